@@ -67,15 +67,15 @@ test-spark: $(READY) $(VENV)/.stamp-extra-test ## run the tests of Spark alone; 
 	$(SUITES) $(if $(PYSPARK),--resume=$(SPARK_VENV)/full-passed.json) -- tests/spark $(ARGS)
 
 # With VENV=$(SPARK_VENV), as the next one.
-spark-there: $(READY) $(VENV)/.stamp-extra-spark $(CONNECT)
+spark-there: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-federation $(CONNECT)
 	@test -n "$$JAVA_HOME" || command -v java >/dev/null || echo "Spark needs Java 17 besides, and there is no java." \
 		"Install it (Debian, Ubuntu: apt install openjdk-17-jre-headless; Fedora: dnf install java-17-openjdk-headless), or set JAVA_HOME."
 
 # An environment of its own: pyspark wants an older pandas than the other tests have.
 spark-ready: $(READY) spark-packages $(CONNECT)
 
-# What of it can be fetched before the extension is built.
-spark-packages: $(VENV)/.stamp-needs $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark
+# What of it can be fetched before the extension is built. Keys: a node on Spark sells by contract.
+spark-packages: $(VENV)/.stamp-needs $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-federation $(VENV)/.stamp-extra-test-spark
 
 lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff check .

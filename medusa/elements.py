@@ -23,6 +23,7 @@ __all__ = [
     "Kind",
     "Micros",
     "RecDone",
+    "Shed",
     "Silent",
     "Train",
     "Undo",
@@ -119,6 +120,14 @@ class Silent:
     """
 
     sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shed:
+    """From now on this share of what comes to a source is left out right behind it. It is on no arc."""
+
+    share_ppm: int
+    """In millionths, so that a log repeats it to the bit."""
 
 
 Element: TypeAlias = Train | Boundary | Undo | RecDone

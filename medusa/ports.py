@@ -97,6 +97,13 @@ class Store(Protocol):
             StateError: it couldn't be written; the group doesn't exist.
         """
 
+    def write_all(self, groups: Mapping[str, Mapping[str, Content]]) -> None:
+        """Store several new groups durably: a power cut meanwhile leaves any of them.
+
+        Raises:
+            StateError: one couldn't be written; none of them exists.
+        """
+
     def read(self, name: str) -> dict[str, Buffer]:
         """All files of a group.
 

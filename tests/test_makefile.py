@@ -226,6 +226,7 @@ def test_spark_gets_an_environment_of_its_own_and_installs_are_a_path() -> None:
     command = ["make", "-n", "-C", ROOT, "VENV=.venv-none", "spark"]
     planned = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
     assert ".venv-none-spark/wanted-spark.txt" in planned
+    assert ".venv-none-spark/wanted-federation.txt" in planned, "a node on Spark sells by contract"
     assert ".venv-none/" not in planned
     assert "wanted-spark-connect.txt" not in planned
     command.append("SPARK_CONNECT=yes")

@@ -226,6 +226,33 @@ def market(*, as_json: bool, **options: Any) -> None:
     sys.exit(0 if fine else 1)
 
 
+@demo.command(epilog=example("medusa demo overflow --plot overflow.png"))
+@click.option(
+    "--plot",
+    type=OUT_FILE,
+    default="overflow.svg",
+    show_default=True,
+    help="where to draw loads, thresholds, moves and balances: .png or .svg",
+)
+@KEEP
+@AS_JSON
+def overflow(*, as_json: bool, **options: Any) -> None:
+    """Watch Spark sell load by contract to an owner who has too much.
+
+    Alice compares flows of a real trace with all that are near them in time. The flows come faster, and what
+    is too much for her goes to Spark, a node of another owner, who asks what its cores and its waiting cost.
+    Both count rows, and sign for them. When there is room again she has her tasks at home. At the end results
+    are compared with those of a run in which nothing moves, and what she owes with what Spark's owner says.
+    Needs Java 17 and the extras `spark` and `federation`. Exit code 1: a check isn't held. Ctrl-C at any time
+    stops all nodes.
+    """
+    from medusa.apps.workloads.market.overflow_demo import OverflowOptions, run_demo
+
+    with sigterm_interrupts():
+        fine = run_demo(OverflowOptions(**options), as_json=as_json)
+    sys.exit(0 if fine else 1)
+
+
 @demo.command("spark", epilog=example("medusa demo spark --json"))
 @SPEED
 @click.option("--memory", default="1g", show_default=True, help="of Spark")

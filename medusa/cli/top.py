@@ -81,6 +81,8 @@ def _print_json(looked: Looked, address: str, by: str) -> None:
     document = {"address": address, "boxes": ordered(looked.boxes, by), "streams": looked.streams}
     if looked.market:
         document["market"] = looked.market
+    if looked.shedding:
+        document["shedding"] = looked.shedding
     click.echo(msgspec.json.encode(document).decode())
 
 

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 import pyarrow as pa
 
 from medusa._native import Exported, Times
-from medusa.elements import END_US, Boundary, Element, Train
+from medusa.elements import END_US, Boundary, Element, Shed, Train
 from medusa.engine.compile import compile_graph
 from medusa.engine.core.box import Now, Operator
 from medusa.engine.core.dead_letters import DeadLetters
@@ -25,6 +25,7 @@ from medusa.engine.operators.apply import AsyncApplyBox
 from medusa.engine.operators.connection import Connections
 from medusa.engine.operators.sink import SinkBox
 from medusa.engine.operators.source import SourceBox
+from medusa.engine.overload.ruled_drops import RuledDrops
 from medusa.engine.qos.rates import Meter
 from medusa.engine.scheduler import Scheduler
 from medusa.engine.sliced_fragment import SlicedFragment
@@ -142,6 +143,7 @@ class Fragment(SlicedFragment, Inspection):
         self._idleness = Idleness(checked.graph, self.boxes)
         self._missing_sources: MissingSources | None = None
         self._combines = {id: combines_of(checked, self.boxes, id) for id in self.sources}
+        self.ruled = RuledDrops(checked, self.boxes)
 
     def relieve(self) -> None:
         """Move to disk what is too much for memory, where there is a disk for it."""
@@ -215,7 +217,7 @@ class Fragment(SlicedFragment, Inspection):
         for batch, batch_times in zip(batches, times, strict=True):
             self._run_rows(box, batch, batch_times, arrival_us)
 
-    def feed(self, source: str, element: Element) -> None:
+    def feed(self, source: str, element: Element | Shed) -> None:
         """Take one element and run to quiescence.
 
         A train of a source that isn't ``judged`` brings rows only: their time is read from their
@@ -230,6 +232,9 @@ class Fragment(SlicedFragment, Inspection):
             self.promise(source, element.time_us)
             return
         box = self.source(source)
+        if isinstance(element, Shed):
+            self.ruled.shed(source, element.share_ppm)
+            return
         if not isinstance(element, Train):
             raise DataError(
                 f"source {source!r}: {type(element).__name__} doesn't enter a fragment", code="data.element"
@@ -468,7 +473,12 @@ class Fragment(SlicedFragment, Inspection):
         if self._box_sums is None:
             self._box_sums = fragment_state.box_sums(self.checked)
         return fragment_state.save(
-            self.graph.name, self.boxes, self._box_sums, patient=patient, capture=capture
+            self.graph.name,
+            self.boxes,
+            self._box_sums,
+            patient=patient,
+            capture=capture,
+            shedding=self.ruled.save(),
         )
 
     @classmethod
@@ -509,6 +519,7 @@ class Fragment(SlicedFragment, Inspection):
             storage=storage,
         )
         fragment_state.load(made.checked, made.boxes, files, kept=None if plan is None else plan.kept)
+        made.ruled.load(fragment_state.read_index(files).shedding)
         made.connections.prepare()
         if settles:
             made.connections.settle()

@@ -78,6 +78,7 @@ def split_fragment(
     for name, one in made.items():
         for id, reached_us in reached[name].items():
             _begin_at(one.boxes[id], reached_us)
+        one.ruled.load(old.ruled.save())
         one.connections.open()
     return Regrouped(made, reached, rows=[rows_of(parts.whole, states[part.id]) for part in parts.parts])
 
@@ -120,6 +121,8 @@ def merge_fragments(
             each.load(combine_states(parts, inputs, states, each.save()))
         else:
             carry(boxes[id], each)
+    for old in olds.values():
+        made.ruled.load(old.ruled.save())
     made.connections.open()
     return Regrouped({name: made}, outputs=outputs)
 

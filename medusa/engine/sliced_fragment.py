@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from medusa._native import Times
-from medusa.elements import Element
+from medusa.elements import Element, Shed
 from medusa.engine.operators.source import SourceBox
 from medusa.engine.wiring import Scheduling
 
@@ -30,7 +30,7 @@ class SlicedFragment:
         self._entering: deque[tuple[SourceBox, pa.RecordBatch, Times | None, int | None]] = deque()
         """Parts of a large batch that enter when the part before has run."""
 
-    def feed_slice(self, source: str, element: Element, rests: Callable[[], bool]) -> bool:
+    def feed_slice(self, source: str, element: Element | Shed, rests: Callable[[], bool]) -> bool:
         """Take one element as ``feed`` does, but return between two pieces when ``rests`` says so.
 
         While the fragment is ``unfinished`` it takes no other element and gives no state.
@@ -77,7 +77,7 @@ class SlicedFragment:
         self._entering.clear()
 
     @abstractmethod
-    def feed(self, source: str, element: Element) -> None:
+    def feed(self, source: str, element: Element | Shed) -> None:
         """Take one element and run to quiescence."""
 
     @abstractmethod

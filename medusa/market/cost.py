@@ -11,13 +11,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from medusa.errors import ContractError
 from medusa.market.work import ResourceUse
 
-__all__ = ["CostFunction", "PiecewiseCost", "QueueingCost", "check_convex", "unit_marginal_cost"]
+__all__ = [
+    "ClusterCost",
+    "CostFunction",
+    "PiecewiseCost",
+    "QueueingCost",
+    "check_convex",
+    "unit_marginal_cost",
+]
 
 BUSY_MAX = 0.99
 """From this share of a resource on the queueing cost goes on as a straight line: at 1 it would be
@@ -156,6 +163,47 @@ def _at(points: Sequence[tuple[float, float]], load: float) -> float:
         if load <= after[0] or after == points[-1]:
             return before[1] + (load - before[0]) * (after[1] - before[1]) / (after[0] - before[0])
     raise AssertionError("two points at least")
+
+
+class ClusterCost:
+    """Of a cluster that takes work in triggers, one after the other: what its cores cost, and the waiting.
+
+    A trigger of ``overhead`` seconds beside the work, at ``u`` of ``C`` cores in use, takes
+
+        latency(u) = overhead / (1 - u / C)
+
+    since it has all to do that came in the one before. The cost a second is
+
+        core * u + delay * (latency(u) - latency(0)),  its slope  core + delay * overhead * C / (C - u)^2
+
+    and beyond 99 % of the cores a straight line. Who hosts nothing bears no cost.
+
+    Args:
+        cores: of the cluster.
+        core_micro: of one of them a second, in micro-units.
+        delay_micro: of each second by which all results come later, a second.
+        overhead_us: of a trigger, as it is now: it is asked anew for each cost.
+
+    Raises:
+        ContractError: no cores, or a price that is none.
+    """
+
+    def __init__(
+        self, cores: float, core_micro: float, delay_micro: float, overhead_us: Callable[[], int]
+    ) -> None:
+        numbers = cores, core_micro, delay_micro
+        if not all(math.isfinite(each) and each >= 0 for each in numbers) or not cores or not core_micro:
+            raise ContractError(
+                f"{cores:g} cores at {core_micro:g} a second and {delay_micro:g} for a second of delay: all"
+                " are 0 or more, the cores and their price more",
+                code="contract.cost",
+            )
+        self._cores, self._core, self._delay = cores, core_micro, delay_micro
+        self._overhead_us = overhead_us
+
+    def cost(self, use: ResourceUse) -> float:
+        waiting = self._overhead_us() / 1e6 * _queue(use.cpu_cores / self._cores)
+        return self._core * use.cpu_cores + self._delay * waiting
 
 
 def check_convex(function: CostFunction, capacity: ResourceUse) -> None:

@@ -125,7 +125,7 @@ class Completions:
         match done:
             case Ran():
                 try:
-                    hosted.ran(now_us, done.outputs, done.refused, done.dying)
+                    hosted.ran(now_us, done.outputs, done.refused, done.dying, done.shed)
                 except LocalProtocolError as error:
                     # State that came from another may say of its streams what its boxes don't keep to.
                     if not hosted.failed:

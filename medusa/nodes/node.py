@@ -81,6 +81,7 @@ from medusa.nodes.reports import (
 from medusa.nodes.security.guard import Guard, may_say
 from medusa.nodes.security.registry import Caller, Refusal, visible
 from medusa.nodes.security.sessions import check_caller, makes_room, say_no
+from medusa.nodes.shedding.node_shedder import NodeShedder
 from medusa.nodes.spec.fragment_spec import FragmentSpec, SoldStream
 from medusa.nodes.status.blocking_reasons import UnmovedBoundaries, explained
 from medusa.nodes.status.fragment_status import (
@@ -116,6 +117,10 @@ ROWS_DONE = Ran | Logged
 NO_MARKET = Refusal(
     code="E_NO_CONTRACT", text="this node doesn't trade", hint="its configuration would have to have [market]"
 )
+
+MARKET_FIRST_US = 10_000_000
+"""So long after there is too much, partners have to take some before rows are left out. Too small: rows are
+lost that somebody would have taken; too large: so long do they wait."""
 
 LOOK_US = 100_000
 """While only rows come all parts are looked at in the first turn after so long. Each says when it has work.
@@ -218,6 +223,15 @@ class NodeMind:
         self._make_parts(verify, signer)
         self._content = content
         self.market = self._market(verify, signer, papers or {})
+        self.shedding = NodeShedder(
+            settings.name,
+            settings.load,
+            self.fragments,
+            self.loads,
+            own=self._own_fragments,
+            others_may_take=self._market_may_sell,
+            outbox=outbox,
+        )
         self._owners: dict[MessageOwner, Callable[[Heard], None]] = {
             MessageOwner.SESSION: lambda heard: None,  # It has heard it before all others.
             MessageOwner.KEYS: self._declared,
@@ -259,6 +273,7 @@ class NodeMind:
             moving=self._on_its_way,
             accepting=self.accepting,
             known_before=self._known_before,
+            successors=lambda fragment: self.recovery.successors(fragment),
             between=self._between(verify, signer),
             **shared,
         )
@@ -454,6 +469,8 @@ class NodeMind:
             coordinator=self.coordinator,
             diverting=diverting,
             without_state=self.recovery.without_state,
+            was_returned=self.recovery.was_returned,
+            taken_up=self.recovery.taken_up,
             **shared,
         )
         self.lanes = Lanes(self._me, settings, fragments)
@@ -524,6 +541,7 @@ class NodeMind:
             peers=self.peers,
             number=self.diverting.number,
             count=self._count,
+            cluster=self.accepting.cluster,
         )
 
     def _own_fragments(self) -> dict[str, FragmentSpec]:
@@ -534,6 +552,13 @@ class NodeMind:
             for name, hosted in self.fragments.items()
             if (whose(self.catalog.coordinator_of(hosted.spec.query)) or own) == own
         }
+
+    def _market_may_sell(self, since_us: int) -> bool:
+        """Whether a partner may still take some of what has been too much since then."""
+        rules = self.settings.market
+        if self.market is None or rules is None or rules.shadow:
+            return False
+        return self.market.is_selling or self._now_us - since_us < MARKET_FIRST_US
 
     # --- what parts ask of each other -----------------------------------------------------------------
 
@@ -592,7 +617,9 @@ class NodeMind:
         node = self.catalog.coordinator_of(spec.query) or owner or self.settings.name
         whose = self.diverting.participant_of(node) or self.settings.participant
         self.outbox.append(Owned(query=spec.query, owner=whose))
-        make = partial(StandbyFragment, owner=owner, secondary=secondary) if owner else make
+        if owner:
+            abroad = whose == self.settings.participant and bool(self.naming.abroad(owner))
+            make = partial(StandbyFragment, owner=owner, secondary=secondary, abroad=abroad)
         forgets = self._forgets or spec.keeps_nothing
         if forgets:
             make = partial(
@@ -878,7 +905,7 @@ class NodeMind:
 
     def _lost(self, now_us: int, peer: str) -> None:
         """Nothing that it asked and that hasn't been looked at is done any more."""
-        self.naming.early.drop(peer)
+        self.naming.lost(peer)
         self.parsing.lost(peer)
         self._streams.lost(peer)
         if peer in self.sessions:
@@ -1034,6 +1061,8 @@ class NodeMind:
                 self.market.tick(now_us)
         self.rates.tick(now_us, self.fragments.values(), self.installed.counts)
         self.loads.tick(now_us, (peer for peer in self.settings.own_peers if self.peers[peer] == "up"))
+        if not self._stopping:
+            self.shedding.tick(now_us)
         self._unmoved.tick(now_us, self.installed.counts)
         self._turned(now_us, rows=rows)
         if not rows:
@@ -1086,7 +1115,7 @@ class NodeMind:
         times = [*moving, self._saver.wake_at_us(), self.coordinator.wake_at_us()]
         times += [self._definitions.wake_at_us(), self._reading.wake_at_us(), self.remotes.wake_at_us()]
         times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.recovery.wake_at_us(now_us)]
-        times += [self._queries.wake_at_us(), self.abroad.wake_at_us(now_us)]
+        times += [self._queries.wake_at_us(), self.abroad.wake_at_us(now_us), self.shedding.wake_at_us()]
         if self.market is not None:
             times.append(self.market.wake_at_us(now_us))
         return min((time_us for time_us in times if time_us is not None), default=None)
@@ -1120,6 +1149,7 @@ class NodeMind:
             **self.naming.owners(),
             **totals(fragments),
             load=node_load(self.loads, now_us),
+            shedding=self.shedding.status(now_us),
             peers=dict(self.peers),
             parsing=self.parsing.status(),
             away=self.orders.away_status(now_us),
@@ -1136,7 +1166,7 @@ class NodeMind:
             elsewhere=self.catalog.elsewhere(),
             queries=queries_of(self.catalog.deployments.values(), partial(self.recovery.status, now_us)),
             undecided=self.recovery.undecided(now_us),
-            without_state=self.recovery.last_copies.status(),
+            without_state=self.recovery.stateless(),
             in_doubt=self._resolving.status(),
             runs_on=self.accepting.status(),
             market=UNSET if self.market is None else self.market.status(now_us),

@@ -54,12 +54,14 @@ class Ran:
     Attributes:
         refused: why nothing of it was taken.
         dying: what would die with the fragment, where that is counted.
+        shed: rows of it that were left out under overload.
     """
 
     fragment: str
     outputs: list[tuple[str, Element]]
     refused: str = ""
     dying: RowsAtRisk = NOTHING
+    shed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

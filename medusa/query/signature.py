@@ -23,7 +23,7 @@ _expression = converter(Expression)
 SHOWN_MAX = 60
 EXPRESSION_MAX = 10_000
 
-NO_STATE = ("id", "inputs", "qos", "recovery", "method", "delay_us", "keep_us", "keep_bytes")
+NO_STATE = ("id", "inputs", "qos", "recovery", "method", "delay_us", "keep_us", "keep_bytes", "shed")
 
 
 def signatures(checked: CheckedGraph) -> dict[str, dict[str, Any]]:
@@ -31,8 +31,8 @@ def signatures(checked: CheckedGraph) -> dict[str, dict[str, Any]]:
 
     Parameters that have their default are left out, so a parameter that a later version adds changes
     nothing. Where a box reads its rows from isn't part of it; their columns are. Nor is the
-    quality of service of a sink, how it is recovered, by how much it may be late, or how much a connection
-    point keeps: what they hold is the same.
+    quality of service of a sink, how it is recovered, by how much it may be late, what may be left out
+    behind a source, or how much a connection point keeps: what they hold is the same.
     """
     boxes = checked.boxes
     made: dict[str, dict[str, Any]] = {}

@@ -155,6 +155,11 @@ class ClientPublication:
         """The node holds the rows below it durably."""
         return self.sender.receivers[self._node].durable
 
+    @property
+    def left_out_rows(self) -> int:
+        """So many of the rows that it had received the node has left out under overload, as it said last."""
+        return self.sender.receivers[self._node].shed_rows
+
 
 class ClientSubscription:
     """One stream that we read.

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from medusa.elements import Element, Silent
+from medusa.elements import Element, Shed, Silent
 from medusa.engine.state.delta import DeltaFiles
 from medusa.ports import Buffer, Content
 from medusa.query.boxes import Graph, Input
@@ -144,12 +144,13 @@ class RunFragment:
     """Feed one element to a fragment's input and run it until it rests; its output comes back.
 
     ``Silent`` is a question about its sources: the answer comes back, by source. Of a fragment it is about
-    those with ``idle``, of a fork about all.
+    those with ``idle``, of a fork about all. ``Shed`` says how much is left out of the stream from here on;
+    nothing comes of it.
     """
 
     fragment: str
     stream: str
-    element: Element | Silent
+    element: Element | Shed | Silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,6 +416,20 @@ class Outbox:
 
     def append(self, effect: Effect) -> None:
         self._effects.append(effect)
+
+    def replace(self, old: Effect, new: Effect, over: tuple[type, ...]) -> bool:
+        """Put an effect in the place of one that wasn't taken yet; whether it could.
+
+        Args:
+            over: kinds that may stand behind it: what they do is the same before the new one and after it.
+        """
+        for at in range(len(self._effects) - 1, -1, -1):
+            if self._effects[at] is old:
+                self._effects[at] = new
+                return True
+            if not isinstance(self._effects[at], over):
+                return False
+        return False
 
     def take(self) -> list[Effect]:
         """Everything since the last call; the driver does it before it calls the mind again."""

@@ -205,6 +205,7 @@ class InputStatus(_Status, frozen=True, kw_only=True, rename={"origin": "from"})
     lost_rows: int = 0
     refused_rows: int = 0
     overdue_rows: int = 0
+    left_out_rows: int = 0
     queue_bytes: int = 0
     boundary_us: int | None = None
     durable_boundary_us: int | None = None
@@ -226,6 +227,7 @@ class PublisherStatus(_Status, frozen=True, kw_only=True, rename={"origin": "fro
     finished: bool = False
     connected: bool = False
     origin: str = ""
+    left_out_rows: int = 0
 
 
 class GonePublishers(_Status, frozen=True, kw_only=True):
@@ -245,6 +247,7 @@ class ReceiverStatus(_Status, frozen=True, kw_only=True):
     received_row: int = 0
     durable_row: int = 0
     lost_rows: int = 0
+    left_out_rows: int = 0
 
 
 class NamedStatus(_Status, frozen=True, kw_only=True):
@@ -258,6 +261,7 @@ class NamedStatus(_Status, frozen=True, kw_only=True):
     to: str = ""
     sent_row: int = 0
     lost_rows: int = 0
+    left_out_rows: int = 0
 
 
 class MissingStatus(_Status, frozen=True, kw_only=True, rename={"origin": "from"}):
@@ -396,6 +400,7 @@ class OutputStatus(_Status, frozen=True, kw_only=True):
     consistency: ConsistencyStatus | UnsetType = UNSET
     delay_failure: str = ""
     delay_stabilization: str = ""
+    left_out_above: dict[str, int] = {}
 
 
 class FragmentStatus(_Status, frozen=True, kw_only=True):
@@ -413,6 +418,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
             until it is back.
         delay_failure, delay_stabilization: what becomes of new rows meanwhile and afterwards: of what those
             outputs wish that by which rows show first; empty: none has an X.
+        left_out_rows, left_out_by: input rows left out behind its sources under overload, all and by
+            source; ``shed_rows`` is output that was forgotten at the bound of what is kept.
     """
 
     fragment: str
@@ -457,6 +464,10 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     delay_us: int = 0
     delay_failure: str = ""
     delay_stabilization: str = ""
+    left_out_rows: Annotated[
+        int, Metric("left_out_rows", "Input rows left out behind its sources under overload.", counts=True)
+    ] = 0
+    left_out_by: dict[str, int] = {}
 
     def is_held(self, box: str) -> bool:
         """Whether an input holds a box back while another is further on."""
@@ -566,6 +577,39 @@ class LoadStatus(_Status, frozen=True, kw_only=True):
     causes: tuple[CauseStatus, ...] = ()
     links: dict[str, LinkStatus] = {}
     peers: dict[str, PeerStatus] = {}
+
+
+class ShedSourceStatus(_Status, frozen=True, kw_only=True):
+    """A source behind which rows may be left out under overload: how, for which outputs, and how many are."""
+
+    fragment: str
+    source: str
+    how: str
+    outputs: tuple[str, ...] = ()
+    share: float = 0.0
+    left_out_rows: int = 0
+
+
+class NodeSheddingStatus(_Status, frozen=True, kw_only=True):
+    """What is left out at the inputs of a node; ``work`` in processors, None: not known.
+
+    Attributes:
+        shedding_us: for how long rows have been left out; None: none are.
+        waits_for_others: there is too much, and somebody else may still take it.
+    """
+
+    work: Annotated[
+        float | None,
+        Metric(
+            "shedding_work_ratio", "Work that comes and waits, if nothing were left out: 1 is one processor."
+        ),
+    ] = None
+    kept: Annotated[
+        float, Metric("shedding_kept_ratio", "Share of that work that is done; 1 while nothing is left out.")
+    ] = 1.0
+    shedding_us: int | None = None
+    waits_for_others: bool = False
+    sources: tuple[ShedSourceStatus, ...] = ()
 
 
 # --- the node -------------------------------------------------------------------------------------
@@ -1056,6 +1100,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     in_doubt: DoubtStatus = DoubtStatus()
     runs_on: RunsOnStatus | UnsetType = UNSET
     market: MarketStatus | UnsetType = UNSET
+    shedding: NodeSheddingStatus | UnsetType = UNSET
 
     def link_state(self, peer: str) -> str:
         """``up`` or ``silent`` of a node in the configuration, ``here`` of the node itself, else

@@ -14,7 +14,7 @@ from medusa.engine.logged_fragment import LoggedFragment
 from medusa.engine.recovery.synced_length import extended
 from medusa.engine.state.checkpoint import Checkpoints
 from medusa.engine.state.evolve import plan
-from medusa.ports import Buffer, Clock, Jobs, Synced, Tasks
+from medusa.ports import Buffer, Clock, Content, Jobs, Synced, Tasks, pieces_of
 from medusa.query.codec import graph_from_json
 from medusa.runtime.embedded.decision_log import begin_log, first_log, go_on_with_log, logs_of
 from medusa.runtime.embedded.run import Run
@@ -36,10 +36,14 @@ class MemoryStore:
         self.groups: dict[str, dict[str, Buffer]] = {}
         self.fails: Callable[[], bool] = lambda: False
 
-    def write(self, name: str, files: Mapping[str, Buffer]) -> None:
+    def write(self, name: str, files: Mapping[str, Content]) -> None:
         if self.fails():
             raise md.StateError("the disk is full", code="state.io")
-        self.groups[name] = {file: bytes(data) for file, data in files.items()}
+        self.groups[name] = {file: b"".join(pieces_of(data)) for file, data in files.items()}
+
+    def write_all(self, groups: Mapping[str, Mapping[str, Content]]) -> None:
+        for name, files in groups.items():
+            self.write(name, files)
 
     def read(self, name: str) -> dict[str, Buffer]:
         return dict(self.groups[name])

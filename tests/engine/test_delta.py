@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from medusa.engine.state import delta
 from medusa.engine.state.checkpoint import DELTAS_MAX, Checkpoints, read_chain
+from medusa.engine.state.readable_json import json_text, readable
 from medusa.errors import StateError
 from medusa.sim.world.disk import Disk
 
@@ -243,6 +245,19 @@ def test_a_table_without_digests_is_written_whole() -> None:
     made = delta.cut(files, {}, SECRET)
     assert made.rows == {}
     assert set(made.files) == {"x.arrow"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+@settings(max_examples=300, deadline=None)
+def test_documents_are_to_the_byte_what_json_makes_of_them(values: Any) -> None:
+    assert readable(json_text(values)) == json.dumps(values, indent=1).encode()
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=400), min_size=1, max_size=4), st.integers(0, 5))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from medusa.engine.state.capture import Capture
@@ -124,3 +124,24 @@ def test_a_base_that_stays_is_known_however_many_captures_follow() -> None:
             assert changed is not None
             assert changed.tolist() == list(range(number - 1))
         known.note(np.array([number - 1], dtype=np.int64))
+
+
+@given(
+    held=st.lists(st.integers(1, 3), max_size=12),  # rows of each slot
+    newer=st.dictionaries(st.integers(0, 15), st.integers(1, 3), max_size=8),
+    gaps=st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+@example(held=[1, 1, 1], newer={1: 2}, gaps=False)
+@example(held=[1, 3, 1], newer={1: 1}, gaps=True)  # as many rows as slots, and not one each
+def test_rows_before_a_slot_are_those_of_all_slots_below(
+    held: list[int], newer: dict[int, int], gaps: bool
+) -> None:
+    step = 2 if gaps else 1
+    rows = {slot * step: count for slot, count in enumerate(held)}
+    layout = SlottedRows(
+        np.repeat(list(rows), list(rows.values())).astype(np.int64),
+        np.repeat(sorted(newer), [newer[slot] for slot in sorted(newer)]).astype(np.int64),
+    )
+    wanted = [sum((rows | newer)[slot] for slot in rows | newer if slot < asked) for asked in range(40)]
+    assert layout.before(np.arange(40)).tolist() == wanted

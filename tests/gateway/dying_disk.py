@@ -70,6 +70,10 @@ class DyingDisk:
                 self.groups.pop(name, None)
             self._die()
 
+    def write_all(self, groups: Mapping[str, Mapping[str, Content]]) -> None:
+        for name, files in groups.items():
+            self.write(name, files)
+
     def read(self, name: str) -> dict[str, Buffer]:
         if name not in self.groups:
             raise StateError(f"no group {name}", code="state.io")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.errors import ContractError
-from medusa.market.cost import PiecewiseCost, QueueingCost, check_convex, unit_marginal_cost
+from medusa.market.cost import ClusterCost, PiecewiseCost, QueueingCost, check_convex, unit_marginal_cost
 from medusa.market.negotiation.effects import TradeEffects
 from medusa.market.negotiation.settings import TradeSettings
 from medusa.market.negotiation.trader import Trader
@@ -101,3 +101,41 @@ def test_a_trader_refuses_a_cost_that_is_not_convex(cost):
         assert "the cost isn't convex in cpu_cores: from " in str(caught.value)
     assert not list(effects.take())
     Trader("a", Stated(lambda cores: cores**2), effects=effects, pick=lambda n: 0)
+
+
+def latency_of(overhead_s: float, cores: float, used: float) -> float:
+    """Triggers one after the other: each has to do what came during the one before."""
+    took_s = overhead_s
+    for _ in range(3_000):
+        took_s = overhead_s + used * took_s / cores
+    return took_s
+
+
+@given(st.floats(0.01, 30), st.floats(1, 64), st.floats(0, 0.98))
+def test_a_cluster_costs_its_cores_and_by_how_much_later_results_come(overhead_s, cores, share):
+    cost = ClusterCost(cores, 11_000, 2_000, lambda: round(overhead_s * 1e6))
+    used = share * cores
+    later_s = latency_of(overhead_s, cores, used) - overhead_s
+    found = cost.cost(ResourceUse(cpu_cores=used))
+    assert found == pytest.approx(11_000 * used + 2_000 * later_s, rel=1e-3, abs=0.01)
+
+
+def test_a_cluster_costs_what_its_triggers_take_now():
+    overhead_us = [500_000]
+    cost = ClusterCost(2.0, 11_000, 2_000, lambda: overhead_us[0])
+    unit = ResourceUse(cpu_cores=1e-4)
+
+    def first() -> float:
+        return unit_marginal_cost(cost, ResourceUse(), unit, 1e-4)
+
+    assert first() == pytest.approx(11_000 + 2_000 * 0.5 / 2, rel=1e-3)
+    overhead_us[0] = 4_000_000
+    assert first() == pytest.approx(11_000 + 2_000 * 4 / 2, rel=1e-3)
+    check_convex(cost, ResourceUse(cpu_cores=2.0))
+    assert cost.cost(ResourceUse()) == 0
+
+
+@pytest.mark.parametrize("numbers", [(0, 1, 1), (2, 0, 1), (2, 1, -1), (2, math.inf, 1)])
+def test_what_is_no_cost_of_a_cluster(numbers):
+    with pytest.raises(ContractError, match="cores at"):
+        ClusterCost(*numbers, lambda: 0)

@@ -320,6 +320,48 @@ def held(node, name):
     return opened_entry(node.core_holds[name])[1]
 
 
+class Full(Taking):
+    """Core has no room for a while."""
+
+    full = True
+
+    def of_core(self, message):
+        if self.full and isinstance(message, DhtStore):
+            return DhtStored(request=message.request, code="E_LIMIT") if message.request else None
+        return super().of_core(message)
+
+
+def test_an_entry_that_too_few_took_is_said_again_in_the_next_round():
+    """A round is 5 s. Were it said when it is due again, after a minute, nobody would find it until then."""
+    node = Full()
+    node.hello("maker")
+    assert node.deploy("maker", query()) == ""
+    node.pass_time(12)
+    assert "alice/q.out" not in node.core_holds
+    node.full = False
+    node.pass_time(12)
+    assert "alice/q.out" in node.core_holds
+
+
+def test_what_a_restarted_node_says_is_younger_than_what_it_said_before():
+    """The first that it says in its new life, which members would refuse if it were not."""
+    node = Taking()
+    node.hello("maker")
+    assert node.deploy("maker", query()) == ""
+    node.pass_time(4)
+    before = held(node, "alice/q.out")
+    again = Taking(catalog=node.on_disk(), wall_us=WALL_US + 60_000_000)
+    again.core_holds["alice/q.out"] = node.core_holds["alice/q.out"]
+    again.pass_time(4)
+    said = [
+        opened_entry(each.message.entry)[1]
+        for each in again.effects
+        if isinstance(each, Send) and stores(each)
+    ]
+    assert said
+    assert age_of(said[0]) > age_of(before)
+
+
 def test_a_node_of_the_owner_that_is_behind_is_told_and_is_no_attack():
     node = Taking()
     assert node.store(entry(sequence=6)) == ""

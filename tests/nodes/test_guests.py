@@ -13,12 +13,14 @@ from medusa.apps.dashboard.network import Seen, network_of
 from medusa.apps.dashboard.picture import svg_of
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_security import ClientRules
+from medusa.nodes.spec.fragment_spec import SoldStream
 from medusa.query.boxes import Field
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import PublishedStream
 from medusa.wire.messages.commands import Deploy, Reply
 from medusa.wire.messages.directory import Define
 from medusa.wire.messages.links import Attach, Attached
+from medusa.wire.messages.move import Move
 from medusa.wire.messages.rerouting import Expect, Read, Release, Unexpect
 from medusa.wire.messages.tentative import StreamState
 from medusa.wire.status_and_metrics import status_of
@@ -230,3 +232,24 @@ def test_the_tentative_lane_stays_in_the_participant(reader, stream):
         is_ours,
         [StreamState] * is_ours,
     )
+
+
+def test_what_is_sold_stays_at_the_node_that_counts_it():
+    node = upstream()
+    assert node.answer("core", READ) == ""
+    hosted = node.brain.fragments["q/flows"]
+    (guest,) = hosted.spec.guests
+    hosted.change_spec(sold={guest: SoldStream(partner="bob", contract="c", columns=("ts", "v"))})
+    assert node.answer("maker", Move(request=90, fragment="q/flows", to="near", timeout_ms=1_000)) == "E_MOVE"
+    hosted.change_spec(sold={})
+    said = node.say("maker", Move(request=91, fragment="q/flows", to="near", timeout_ms=1_000))
+    assert [each for each in said if isinstance(each, Reply)] == [], "it begins"
+
+
+@pytest.mark.parametrize("query", ["r s", "../r", "r\n"])
+def test_a_reader_without_a_name_is_kept_nowhere(query):
+    """What is on disk is read again, and a spec takes no such stream."""
+    node = upstream()
+    before = node.state()
+    assert node.answer("core", msgspec.structs.replace(READ, query=query)) == "E_STREAM"
+    assert node.state() == before

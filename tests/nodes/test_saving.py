@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from medusa.nodes.catalog.catalog import Catalog, PendingReplacement
+import pytest
+
+from medusa.nodes.catalog.catalog import CATALOG, Catalog, PendingReplacement
 from medusa.nodes.catalog.persistence import KEPT_MAX, PAUSE_US, PAUSE_US_MAX, CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.node import NodeMind
@@ -12,7 +14,7 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.commands import Deploy, Reply
 from medusa.wire.messages.links import Hello
-from medusa.wire.outbox import Outbox, Persist, ReportLine, Send
+from medusa.wire.outbox import CloseFragment, Log, Outbox, Persist, ReportLine, Send
 from tests.nodes.test_brain import query
 
 FULL = "No space left on device"
@@ -24,7 +26,8 @@ class Writer:
     def __init__(self):
         self.outbox = Outbox()
         self._last = 0
-        self.saver = CatalogWriter(Catalog("a"), outbox=self.outbox, next_token=self._token)
+        self.catalog = Catalog("a")
+        self.saver = CatalogWriter(self.catalog, outbox=self.outbox, next_token=self._token)
 
     def _token(self):
         self._last += 1
@@ -79,6 +82,46 @@ def test_a_later_write_under_way_needs_no_retry():
     one.saver.written(1, second, True)
     assert [send.message for send in one.took(Send)] == [Reply(request=1)]
     assert not one.saver.written(2, second, True), "not asked"
+
+
+def test_what_joins_the_write_before_it_in_a_turn_is_in_that():
+    one = Writer()
+    first = one.saver.save()
+    one.saver.send("c", Reply(request=1), after=first)
+    one.outbox.report("info", "something was done")
+    one.catalog.expected["q.out"] = {"b": "c"}
+    second = one.saver.save(joins=True)
+    one.saver.send("c", Reply(request=2), after=second)
+    write, *others = one.outbox.take()
+    assert first == second == write.token
+    assert Catalog.from_bytes(write.files[CATALOG], node="a", where="here").expected == one.catalog.expected
+    assert [type(each) for each in others] == [Send, ReportLine, Send], "each waits behind the write"
+    third = one.saver.save(joins=True)
+    assert third != first, "that one is under way, and may hold what was before"
+    one.outbox.take()
+    one.saver.written(0, first, True)
+    assert (one.saver.durable, one.saver.idle) == (first, False)
+    one.saver.written(0, third, True)
+    assert (one.saver.durable, one.saver.idle) == (third, True)
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        Persist(token=7, fragment="q/f", files={}),
+        Log(fragment="q/f", number=1, data=b""),
+        CloseFragment(fragment="q/f"),
+    ],
+    ids=lambda effect: type(effect).__name__,
+)
+def test_what_others_do_on_the_disk_stays_between_two_writes(effect):
+    """The second may name a checkpoint, and nothing that was closed: the first is there before either."""
+    one = Writer()
+    first = one.saver.save()
+    one.outbox.append(effect)
+    second = one.saver.save(joins=True)
+    assert first != second
+    assert [each if each is effect else each.token for each in one.outbox.take()] == [first, effect, second]
 
 
 def test_more_than_can_be_kept_is_answered_with_an_error():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medusa.errors import ConfigError
-from medusa.market.cost import PiecewiseCost
+from medusa.market.cost import ClusterCost, PiecewiseCost
 from medusa.market.work import ResourceUse
 from medusa.nodes.config.settings import parse
 from medusa.nodes.config.settings_market import CostRules, MarketPolicyRules, MarketRules, cost_function
@@ -45,13 +45,15 @@ def test_what_is_said_counts_and_the_rest_is_as_documented():
         partners={"bob": "core"},
         policy=MarketPolicyRules(),
         keep_us=600_000_000,
+        hold_us=60_000_000,
         shadow=False,
     )
-    more = WHOLE.replace('"0.02"}', '"0.02", load = 0.5}\nshadow = true\nkeep = "1min"')
+    more = WHOLE.replace('"0.02"}', '"0.02", load = 0.5}\nshadow = true\nkeep = "1min"\nhold = "5s"')
     more += '[market.policy]\nprefer = ["bob"]\navoid = ["eve"]\nshed_first = ["a/*"]\nnever_move = ["b/*"]\n'
     market = parse(more).market
     assert market is not None
     assert (market.shadow, market.keep_us, market.cost.load) == (True, 60_000_000, 0.5)
+    assert market.hold_us == 5_000_000
     assert market.policy == MarketPolicyRules(
         prefer=("bob",), avoid=("eve",), shed_first=("a/*",), never_move=("b/*",)
     )
@@ -74,6 +76,19 @@ def test_points_of_ones_own():
     assert cost_function(market).cost(ResourceUse(cpu_cores=0.75)) == 750_000
 
 
+def test_what_a_cluster_costs_is_said_where_fragments_run_on_spark():
+    clustered = WHOLE.replace('{unit = "0.02"}', '{cluster = "0.01", delay = "0.002"}')
+    market = parse(clustered + '[spark]\nmaster = "local[2]"\n').market
+    assert market is not None
+    assert market.cost == CostRules(cluster_micro=10_000, delay_micro=2_000)
+    cost = cost_function(market, lambda: 3_000_000)
+    assert isinstance(cost, ClusterCost)
+    half = ResourceUse(cpu_cores=0.25)  # of 0.5: a trigger takes twice as long as one without work
+    assert cost.cost(half) == pytest.approx(10_000 * 0.25 + 2_000 * 3)
+    error = slip(clustered)
+    assert "line 16: market.cost.cluster: is of fragments that run on Spark" in error.message
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "message", "hint"),
     [
@@ -90,6 +105,8 @@ def test_points_of_ones_own():
         ('{unit = "0.02"}', '"0.02"', 16, "expected a table, got '0.02'", 'cost = {unit = "0.02"'),
         ('{unit = "0.02"}', "{load = 0.5}", 16, "neither unit nor cpu", 'cost = {unit = "0.02"'),
         ('"0.02"}', '"0.02", cpu = []}', 16, "both unit and cpu", 'cost = {unit = "0.02"'),
+        ('"0.02"}', '"0.02", cluster = "0.01"}', 16, "both unit and cluster", 'cost = {unit = "0.02"'),
+        ('"0.02"}', '"0.02", delay = "0.01"}', 16, "says nothing without cluster", "cluster = "),
         ('"0.02"}', '"cheap"}', 16, "'cheap' is no amount", "write it as text"),
         ('"0.02"}', "0.02}", 16, "0.02 is no amount", "write it as text"),
         ('"0.02"}', '"0"}', 16, "'0' is no price", "more than 0"),
@@ -100,6 +117,7 @@ def test_points_of_ones_own():
         ("[market]\n", '[market]\nshadow = "yes"\n', 14, "expected true or false", "shadow = true"),
         ("[market]\n", "[market]\nshadov = true\n", 14, "unknown field 'shadov'", "did you mean 'shadow'?"),
         ("[market]\n", '[market]\nkeep = "1ms"\n', 14, "out of range", "1s to 1d"),
+        ("[market]\n", '[market]\nhold = "0s"\n', 14, "out of range", "1s to 1d"),
         (PARTNER, "", 13, "no partners", "[market.partners.bob]"),
         ("partners.bob]", "partners.bib]", 17, "'bib' is no participant here", "did you mean 'bob'?"),
         ("partners.bob]", "partners.alice]", 17, "our own participant", "a peer of that participant"),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -285,3 +286,35 @@ def test_figures_are_those_of_the_boxes_of_the_query() -> None:
             assert mine[name] == theirs[name], (mine["box"], name)
     assert there.boxes["mean"].state_bytes() > 0
     assert set(there.sources) == {"rows"}
+
+
+def test_how_long_the_busiest_group_worked_is_told_with_each_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each group counts in all what it has done."""
+    told: list[tuple[int, int]] = []
+    executor, busy_us = InProcess(), {0: 0, 1: 0}
+    run = executor.run
+
+    def counting(key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
+        found = {}
+        for number, made in run(key, work).items():
+            busy_us[number] += 1_000 * (number + 1)
+            figures = [{**each, "busy_us": 0} for each in made.figures]
+            figures[0]["busy_us"] = busy_us[number]
+            found[number] = msgspec.structs.replace(made, figures=figures)
+        return found
+
+    monkeypatch.setattr(executor, "run", counting)
+    query = running()
+    away = RemoteFragment(
+        Fragment(query.graph),
+        executor,
+        key="q/rows",
+        shards=2,
+        clock=SystemClock(),
+        ran=lambda took_us, worked_us: told.append((took_us, worked_us)),
+    )
+    for source, element in elements(query, 1, trains=3):
+        away.give(source, element)
+        away.trigger()
+    assert len(told) == executor.triggers > 2
+    assert {worked_us for _, worked_us in told} == {2_000}

@@ -15,15 +15,13 @@ from medusa.nodes.config.settings import parse
 from medusa.nodes.config.settings_spark import SparkRules
 from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.runtime.embedded_node.node_thread import Node
-from medusa.runtime.engine_host.gathering import GatheringHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.sim.actors.federation import Federation
 from medusa.spark.overflow.participant import Participant, TriggerLatency, reason
 from tests.nodes import moved
 from tests.nodes.moved import World
 from tests.overflow.in_process import InProcess
-
-TRIGGER_US = 15_000
+from tests.overflow.slow_triggers import SlowTriggers
 
 
 def participant(node: str = "m2", least_us: int = 0) -> Participant:
@@ -32,38 +30,11 @@ def participant(node: str = "m2", least_us: int = 0) -> Participant:
     )
 
 
-class Slow(GatheringHost):
-    """Each trigger begins a while after something came, in virtual time."""
-
-    def __init__(self, world: Any, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self._world = world
-        self._due: set[str] = set()
-        self.triggers: list[int] = []
-
-    def _then_trigger(self, job: Any) -> None:
-        job()
-        for name, away in self._away.items():
-            if away.waits and name not in self._due:
-                self._due.add(name)
-                self._world.after(TRIGGER_US, partial(self._now, name))
-
-    def _now(self, name: str) -> None:
-        self._due.discard(name)
-        if self._lives.get(name):
-            self._give(partial(self._trigger, name))
-
-    def _trigger(self, name: str) -> None:
-        if name in self._away and self._away[name].waits:
-            self.triggers.append(self._away[name].waits)
-        super()._trigger(name)
-
-
 class Overflowing(Federation):
     """A federation of which some nodes run their fragments elsewhere."""
 
     there = ("m2",)
-    hosts: dict[str, list[Slow]]
+    hosts: dict[str, list[SlowTriggers]]
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -72,8 +43,8 @@ class Overflowing(Federation):
             self.nodes[name].make_host = partial(self.host, name)
             self.nodes[name].accept = participant(name).accept
 
-    def host(self, name: str, *arguments: Any, **more: Any) -> Slow:
-        made = Slow(self.world, participant(name), *arguments, **more)
+    def host(self, name: str, *arguments: Any, **more: Any) -> SlowTriggers:
+        made = SlowTriggers(self.world, participant(name), *arguments, **more)
         self.hosts.setdefault(name, []).append(made)
         return made
 
@@ -225,6 +196,14 @@ def test_what_comes_in_time_and_from_other_fragments_is_taken() -> None:
     loss = partial(windowed, qos=md.QoS(loss=[(100, 1), (0, 0)]))
     assert reason(offered(loss), latency_us=10**9) == ("", "")
     assert reason(offered(windowed, at="per_k"), latency_us=0) == ("", "")
+
+
+def test_what_triggers_take_beside_their_work_is_told_as_the_median() -> None:
+    latency = TriggerLatency()
+    assert latency.overhead_us == 0
+    for took_us, worked_us in ((50, 40), (900, 100), (30, 60), (70, 50), (5, 2)):
+        latency.add(took_us, worked_us)
+    assert latency.overhead_us == sorted([10, 800, 0, 20, 3])[2]
 
 
 def test_latencies_are_those_of_the_last_triggers_and_no_less_than_was_said() -> None:

@@ -76,6 +76,9 @@ class FolderDisk:
     def write(self, name, files):
         self.store.write(name, files)
 
+    def write_all(self, groups):
+        self.store.write_all(groups)
+
     def read(self, name):
         return self.store.read(name)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import os
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ import pytest
 import medusa as md
 from medusa.engine.state.checkpoint import seal, unseal
 from medusa.runtime.store import folder_store
-from medusa.runtime.store.folder_store import FolderStore
+from medusa.runtime.store.file_sync import sync_together
+from medusa.runtime.store.folder_store import SYNCED_TOGETHER, FolderStore
 
 FILES = {"a.arrow": b"alpha" * 1000, "manifest.json": b"{}", "empty": b""}
 
@@ -251,6 +254,97 @@ def test_a_write_syncs_every_file_then_renames_then_syncs_the_folder(
         monkeypatch.setattr(os, name, spy)
     one.write("g", FILES)
     assert calls == ["fsync"] * (len(FILES) + 1) + ["rename", "fsync"]
+
+
+@pytest.mark.parametrize("function", ["open", "write", "fsync", "mkdir", "rename"])
+def test_of_groups_that_are_written_together_none_is_there_if_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    one = store(tmp_path)
+    for at in range(100):
+        failing = Failing(getattr(os, function), at, errno.ENOSPC)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, function, failing)
+            error = outcome(lambda: one.write_all({"first": FILES, "second": {"other": b"2"}}))
+        if not failing.failed:
+            break
+        assert error is not None
+        assert "No space left" in error.message
+        assert os.listdir(tmp_path / "state") == ["lock"]
+    else:
+        raise AssertionError("it never succeeded")
+    assert at > 0
+    assert (one.read("first"), one.read("second")) == (FILES, {"other": b"2"})
+
+
+def test_a_group_that_is_there_stays_if_it_is_to_be_written_again_with_another(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    one.write("second", FILES)
+    with pytest.raises(md.StateError, match="second couldn't be written: it is there already"):
+        one.write_all({"first": FILES, "second": {"other": b"2"}})
+    assert one.names() == ["second"]
+    assert one.read("second") == FILES
+
+
+def test_groups_that_are_written_together_wait_once_for_all_their_files_and_once_for_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every descriptor is waited for while all others are: a barrier that all of them reach says so."""
+    one = store(tmp_path)
+    number = 2 * (len(FILES) + 1)
+    together = threading.Barrier(number)
+    real, calls = os.fsync, []
+
+    def sync(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) <= number:
+            together.wait(60)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    one.write_all({"first": FILES, "second": FILES})
+    assert len(calls) == number + 1
+
+
+def test_more_files_than_are_open_at_once(tmp_path: Path) -> None:
+    one = store(tmp_path)
+    files = {f"f{number}": b"%d" % number for number in range(3 * SYNCED_TOGETHER + 1)}
+    before = len(os.listdir("/proc/self/fd"))
+    one.write("many", files)
+    assert one.read("many") == files
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("threads", [0, 1, 100])
+def test_files_are_synced_by_however_many_threads_there_are(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    begun, synced, real = [], [], _thread.start_new_thread
+
+    def begin(function: Any, arguments: Any) -> int:
+        if len(begun) >= threads:
+            raise RuntimeError("can't start new thread")
+        begun.append(function)
+        return real(function, arguments)
+
+    monkeypatch.setattr(_thread, "start_new_thread", begin)
+    monkeypatch.setattr(os, "fsync", synced.append)
+    sync_together(range(30))
+    assert sorted(synced) == list(range(30))
+
+
+def test_a_sync_that_fails_fails_the_whole_and_the_others_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+
+    def sync(number: int) -> None:
+        if number == 3:
+            raise OSError(errno.EIO, "it is broken")
+        synced.append(number)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(OSError, match="it is broken"):
+        sync_together(range(7))
+    assert sorted(synced) == [0, 1, 2, 4, 5, 6]
 
 
 @pytest.mark.parametrize("sizes", [(), (0,), (5,), (0, 3, 0), (100_000,) * 7, (1 << 20, 1, 1 << 18, 2)])

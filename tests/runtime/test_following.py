@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from medusa.errors import LinkError
-from medusa.runtime.client import followed_names
+from medusa.runtime.client import followed_names, followed_stream
 from medusa.runtime.client.client_loop import ClientLoop
 from medusa.runtime.client.followed_names import LOOK_AGAIN_S, FollowedNames
-from medusa.runtime.client.followed_stream import Followed
+from medusa.runtime.client.followed_stream import AWAIT_AGAIN_US, LEARN_AGAIN_US, Followed
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.wire.link.redirect import MOVED_US
 from medusa.wire.messages.links import Refuse
@@ -163,6 +163,121 @@ def test_what_is_found_at_a_node_that_is_only_being_called_is_asked_for_again_wh
     assert stream.asks(world.now_us + 3)
     world.seek()
     assert stream.moved == [("b", 2)]
+
+
+class Asked(Loop):
+    """A connection by which is asked without waiting.
+
+    Attributes:
+        asked: the questions, and who is told the answer.
+        answering: whether it is there and will answer.
+    """
+
+    def __init__(self, node):
+        super().__init__(node)
+        self.asked, self.answering, self.down = [], True, 0
+
+    def down_us(self):
+        return self.down
+
+    def ask_aside(self, make, then):
+        self.asked.append((make(len(self.asked)), then))
+        return len(self.asked) - 1
+
+    def is_answering(self, number):
+        return self.answering
+
+
+@pytest.fixture
+def lost(world, monkeypatch):
+    """A stream whose node is away, of a client that has two others; what it polls."""
+    stream = world.refused("E_MOVED")
+    stream.refusal = None
+    stream._loop = Asked("a")
+    stream._loop.down = 100_000
+    world.now_us, world.polls = 1_000_000, 0
+    world.others = [Asked("b"), Asked("c")]
+    following = world.following
+    monkeypatch.setattr(followed_stream, "now_us", lambda: world.now_us)
+    monkeypatch.setattr(following, "_own", lambda: world.others)
+    monkeypatch.setattr(following, "_called", lambda place: Loop(place["node"]))
+    monkeypatch.setattr(following, "_call_aside", lambda place: world.called.append(place["node"]))
+    monkeypatch.setattr(following, "_learn", lambda: None)
+    monkeypatch.setattr(following, "_seek_node", lambda *_: None)
+
+    def poll(*_, **__):
+        world.polls += 1
+        return {"node": "a", "epoch": 1}
+
+    monkeypatch.setattr(following, "_ask", poll)
+    world.called = []
+    following._loops = {"a": stream._loop, "b": world.others[0], "c": world.others[1]}
+    following._streams.append(stream)
+    return stream
+
+
+def test_others_say_once_where_a_stream_comes_to_be_whose_node_is_away_and_nobody_asks_meanwhile(world, lost):
+    for _ in range(20):
+        assert world.following._look(), "it is sought"
+        world.now_us += 20_000
+    questions = [question for loop in world.others for question, _ in loop.asked]
+    assert [(each.name, each.kind, each.above) for each in questions] == [("q.out", "stream", 1)] * 2
+    assert world.polls == 0
+    _, then = world.others[1].asked[0]
+    then({"node": "a", "epoch": 1})
+    assert world.following._look()
+    assert not lost.moved, "no news"
+    then({"node": "s", "epoch": 2})
+    world.following._look()
+    assert lost.moved == [("s", 2)]
+    assert world.polls == 0
+
+
+def test_nodes_of_an_earlier_release_answer_at_once_and_are_asked_as_often_as_before(world, lost):
+    for loop in world.others:
+        loop.answering = False
+    looks = 50
+    for _ in range(looks):
+        world.following._look()
+        world.now_us += 20_000
+    assert world.polls == 2 * looks, "of each who is there"
+    assert [len(loop.asked) for loop in world.others] == [looks * 20_000 // AWAIT_AGAIN_US] * 2
+
+
+def test_who_may_have_a_stream_next_is_heard_from_its_node_and_called_when_that_is_lost(world, lost):
+    node = lost._loop
+    node.down = 0
+    world.following._look()
+    world.following._look()
+    ((question, then),) = node.asked
+    assert (question.name, question.above) == ("q.out", 0)
+    then({"node": "a", "epoch": 1, "successors": [at("s"), at("b"), at("nowhere", "")]})
+    world.following._look()
+    assert (len(node.asked), world.called) == (1, [])
+    node.down = 1
+    world.following._look()
+    assert world.called[0] == "s", "there is a connection to b, and nobody knows where the last one is"
+    assert "b" not in world.called
+    assert "nowhere" not in world.called
+    world.following._look()
+    assert world.called.count("s") == 1
+
+
+def test_where_nobody_may_have_a_stream_next_that_is_asked_once_and_else_now_and_then(world, lost):
+    node = lost._loop
+    node.down = 0
+    world.following._look()
+    node.asked[0][1]({"node": "a", "epoch": 1})
+    world.now_us += 10 * LEARN_AGAIN_US
+    world.following._look()
+    assert len(node.asked) == 1
+    lost.learn(world.now_us, [at("s")])
+    world.following._look()
+    assert len(node.asked) == 1
+    world.now_us += LEARN_AGAIN_US
+    world.following._look()
+    assert len(node.asked) == 2
+    assert lost.successors == (at("s"),), "until it answers"
 
 
 def test_what_its_node_does_not_know_and_nobody_else_is_nowhere(world):

@@ -86,6 +86,15 @@ def test_the_first_pin_of_an_address_counts(tmp_path):
         pinned(tmp_path, "tcp://a:1") or pin(tmp_path, "tcp://a:1", KEY)
 
 
+def test_a_pin_that_a_crash_cut_off_takes_no_other_with_it(tmp_path):
+    path = tmp_path / "known"
+    pin(path, "tcp://a:1", KEY)
+    for cut in range(1, path.stat().st_size):
+        path.write_bytes(f"tcp://a:1 {KEY}\n".encode()[:cut])
+        pin(path, "tcp://b:1", OTHER)
+        assert pinned(path, "tcp://b:1") == OTHER
+
+
 @pytest.mark.parametrize("value", ['"ipc:///x"', '"tcp://h"', '"tcp://h:70000"', "7", '""'])
 def test_an_introduction_is_at_an_address(value):
     text = 'name = "a"\nlisten = "ipc:///x"\ndata = "d"\nfederation = "f"\n[keys]\nnode = "n"\n'

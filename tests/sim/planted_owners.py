@@ -218,6 +218,7 @@ OWNERS: dict[str, Mistake] = {
         about="An entry that too few members took isn't said again in the next round but only when it is due "
         "again, after a minute: until then nobody finds the name.",
         edits=edit("nodes.dht.member:DhtMember._said", "if not put.enough:", "if False:"),
+        tests="tests/nodes/test_between.py::test_an_entry_that_too_few_took_is_said_again_in_the_next_round",
         scenarios=_IN,
     ),
     "sequences begin anew in each life": Mistake(
@@ -229,6 +230,7 @@ OWNERS: dict[str, Mistake] = {
             "sequence=max(wall_us, sequence, 1 + before.entry.sequence if before else 0)",
             "sequence=1 + before.entry.sequence if before else 1",
         ),
+        tests="tests/nodes/test_between.py::test_what_a_restarted_node_says_is_younger_than_what_it_said_before",
         scenarios=_IN,
     ),
 }

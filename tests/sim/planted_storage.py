@@ -9,6 +9,8 @@ from tests.sim.planting import Edit, Mistake, edit
 
 __all__ = ["STORAGE"]
 
+_GUARDED = "tests/nodes/recovery/test_damaged_checkpoints.py"
+
 STORAGE: dict[str, Mistake] = {
     "one copy of the catalog": Mistake(
         area="catalog",
@@ -109,6 +111,39 @@ STORAGE: dict[str, Mistake] = {
         scenarios=("storage",),
         seed=20,
         shows="SimulationError: doubt: ",
+    ),
+    "an older state of a guarded fragment goes on": Mistake(
+        area="takeover",
+        about="The owner of a fragment goes on from the checkpoint before the damaged one, although others "
+        "stand by that have all of it.",
+        edits=edit(
+            "runtime.repair.startup:NodeFolder._lacks_newest",
+            "return max(numbers)",
+            "return False and max(numbers)",
+        ),
+        tests=f"{_GUARDED}::test_a_damaged_checkpoint_costs_nothing_that_another_node_has",
+    ),
+    "decisions are lost, and the owner goes on": Mistake(
+        area="takeover",
+        about="The owner of a fragment goes on without decisions that its disk lost: readers are ahead of "
+        "another order of the same rows, which a secondary knows.",
+        edits=edit(
+            "runtime.repair.startup:NodeFolder._find_decisions",
+            'if name in read.lost or "" in read.lost',
+            "if False",
+        ),
+        tests=f"{_GUARDED}::test_no_single_file_of_the_owner_costs_a_row",
+    ),
+    "what is left goes before another has begun": Mistake(
+        area="takeover",
+        about="What is left of a damaged fragment is deleted as soon as another node is chosen, which may "
+        "have lost it too.",
+        edits=edit(
+            "nodes.recovery.succession:Succession.decided",
+            "if role in (Role.SECONDARY, Role.OTHER):",
+            "if role in (Role.SECONDARY, Role.OTHER, Role.PREDECESSOR):",
+        ),
+        tests=f"{_GUARDED}::test_where_nobody_has_more_the_checkpoint_before_goes_on_and_what_is_missing_is_told",
     ),
     "judged before peers were heard": Mistake(
         area="doubt",

@@ -50,6 +50,13 @@ def test_rows_are_sold_by_the_row_and_a_breach_is_credited(market, tmp_path):
         with bigco.subscribe("counting.out", from_="oldest", timeout="60s") as trains:
             with Publisher(acme) as publisher:
                 until(lambda: contract_of(bigco)["owed_micro"] > 0, what="rows are receipted")
+                where = f"--node {market.addresses['shop']} --key {market.folder}/of-acme.key"
+                where += f" --server-key {market.folder}/shop.pub"
+                assert "0.002 EUR a row" in asked(f"status {where}")
+                told = (
+                    "contract cars: acme sells bigco cars.out for 0.002 EUR a row; 1 of bigco's queries read"
+                )
+                assert told in asked(f"explain market/ {where}")
                 publisher.rest()
                 until(lambda: breaches(market, file) > 0, what="a breach is credited")
                 publisher.go_on()

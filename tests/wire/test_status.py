@@ -32,7 +32,7 @@ fragment query state failed rows_in rows_out rows_in_per_s rows_out_per_s queue_
 shed_rows lag_us boundary_us finished lost_rows lost_unknown uncounted refused_rows checkpoints
 checkpoint_failures disk_error late dead state_bytes boxes arcs inputs outputs publishers
 gone_publishers load checkpoint_every_us lost_by method method_reason delay_us delay_failure
-delay_stabilization"""
+delay_stabilization left_out_rows left_out_by"""
 
 
 @pytest.mark.parametrize(

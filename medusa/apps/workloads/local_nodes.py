@@ -23,7 +23,7 @@ from typing import IO, Self
 from medusa.apps.workloads.interruption import Interruption
 from medusa.errors import LinkError
 
-__all__ = ["LocalNodes"]
+__all__ = ["START_TIMEOUT_S", "LocalNodes"]
 
 ATTEMPTS = 3
 IN_USE = os.strerror(errno.EADDRINUSE)
@@ -52,6 +52,8 @@ class LocalNodes:
             know each other, without keys.
         addresses: node -> where it listens; None: at free ports of this machine.
         words: gives what comes before the command that starts a node, such as what puts it elsewhere.
+        command: gives the command of ``medusa`` that runs a node.
+        patience_s: until all listen.
 
     Attributes:
         addresses: node -> where it listens, ``tcp://127.0.0.1:port`` if nothing else was given.
@@ -68,10 +70,12 @@ class LocalNodes:
         config: Callable[[str, Mapping[str, str]], str] | None = None,
         addresses: Mapping[str, str] | None = None,
         words: Callable[[str], Sequence[str]] = lambda name: (),
+        command: Callable[[str], str] = lambda name: "node",
+        patience_s: float = START_TIMEOUT_S,
     ) -> None:
         self.addresses: dict[str, str] = {}
         self._given = addresses
-        self._words = words
+        self._words, self._command, self._patience_s = words, command, patience_s
         self._names = tuple(names)
         self._later = tuple(later)
         self._config = config or self._without_keys
@@ -113,7 +117,7 @@ class LocalNodes:
         """
         with self._interruption:
             self._start(name)
-            self._wait(name, time.monotonic() + START_TIMEOUT_S)
+            self._wait(name, time.monotonic() + self._patience_s)
 
     def stop(self, name: str) -> int:
         """Tell a node to end, and wait until it has; its exit code."""
@@ -128,7 +132,7 @@ class LocalNodes:
         for name in self._names:
             self._interruption.check()
             self._start(name)
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + self._patience_s
         for name in self._names:
             self._wait(name, deadline)
         self._interruption.check()
@@ -137,8 +141,8 @@ class LocalNodes:
         config, log = self._folder / f"{name}.toml", self._folder / f"{name}.log"
         config.write_text(self._config(name, self.addresses))
         output = log.open("wb")
-        command = [*self._words(name), sys.executable, "-m", "medusa.cli.main", "node", str(config)]
-        command.append("--with-parent")
+        command = [*self._words(name), sys.executable, "-m", "medusa.cli.main", self._command(name)]
+        command += [str(config), "--with-parent"]
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
@@ -175,7 +179,7 @@ class LocalNodes:
                 )
             if time.monotonic() > deadline:
                 raise LinkError(
-                    f"node {name!r} doesn't listen at {self.addresses[name]} after {START_TIMEOUT_S:.0f} s",
+                    f"node {name!r} doesn't listen at {self.addresses[name]} after {self._patience_s:.0f} s",
                     hint=f"its log: {node.log}",
                     code="link.start",
                 )

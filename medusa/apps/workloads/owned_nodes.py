@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medusa.apps.workloads.interruption import Interruption
-from medusa.apps.workloads.local_nodes import LocalNodes
+from medusa.apps.workloads.local_nodes import START_TIMEOUT_S, LocalNodes
 
 if TYPE_CHECKING:
     from medusa.runtime.client.federation import Federation
@@ -45,6 +45,7 @@ class OwnedNodes(LocalNodes):
         owners: by name; names of nodes are unique among all.
         folder: for keys, configurations, state and logs; the caller removes it.
         more: gives the TOML that the configuration of a node has besides; empty: none.
+        command, patience_s: as for ``LocalNodes``.
 
     Raises:
         ConfigError: there can be no keys here; the hint says what to install.
@@ -57,6 +58,8 @@ class OwnedNodes(LocalNodes):
         interruption: Interruption | None = None,
         *,
         more: Callable[[str], str] = lambda node: "",
+        command: Callable[[str], str] = lambda node: "node",
+        patience_s: float = START_TIMEOUT_S,
     ) -> None:
         from medusa.runtime.keys.key_files import CurveKey, ParticipantKey, write_key
 
@@ -70,6 +73,8 @@ class OwnedNodes(LocalNodes):
             interruption,
             later=[node for of in owners.values() for node in of.later],
             config=self._with_keys,
+            command=command,
+            patience_s=patience_s,
         )
         for node in self._owner_of:
             curve = CurveKey.new()

@@ -55,7 +55,7 @@ def contract_rows(statuses: Iterable[NodeStatus]) -> Iterator[tuple[str, ...]]:
                 each.partner,
                 _state(each),
                 f"{each.cores:.2f}",
-                money_text(each.ask_micro, each.currency),
+                money_text(each.ask_micro, each.currency) + (f" a {each.per}" if each.per else ""),
                 money_text(each.owed_micro),
                 money_text(each.settled_micro),
                 money_text(each.exposure_micro),
@@ -69,7 +69,9 @@ def _state(each: MarketContractStatus) -> str:
         return f"{each.role}, not in force"
     if each.shadow:
         return f"{each.role}, shadow"
-    return each.role if each.reached else f"{each.role}, silent"
+    if not each.reached:
+        return f"{each.role}, silent"
+    return f"{each.role}, {each.readers} read" if each.per else each.role
 
 
 def _rests(each: MarketContractStatus) -> str:

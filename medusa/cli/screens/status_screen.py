@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from medusa.cli.screens.market_rows import CONTRACTS, TASKS, contract_rows, market_lines, task_rows
+from medusa.cli.screens.shedding_rows import shedding_lines
 from medusa.cli.screens.terminal_text import figure, number, plain, share
 from medusa.query.delay import delay_line, delay_promise
 from medusa.query.delay_policies import PROCESS
@@ -108,6 +109,7 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
     if load.overloaded:
         since = duration_text((load.overloaded_us or 0) // 1_000_000 * 1_000_000)
         yield f"OVERLOADED ({', '.join(load.overloaded)}) for {since}: {_causes(load.causes)}"
+    yield from shedding_lines(status)
     silent = [_with_away(status, peer) for peer, state in status.peers.items() if state != "up"]
     if silent:
         yield f"SILENT: {', '.join(silent)}"

@@ -44,16 +44,18 @@ class Looked(NamedTuple):
 
     Attributes:
         market: lines of nodes that trade load.
+        shedding: lines of nodes that leave rows out.
     """
 
     boxes: list[Box]
     streams: list[StreamRow]
     market: Sequence[str] = ()
+    shedding: Sequence[str] = ()
 
 
 _BOXES = converter(list[Box])
 _STREAMS = converter(list[StreamRow])
-_MARKET = converter(list[str])
+_LINES = converter(list[str])
 
 
 @contextmanager
@@ -104,13 +106,15 @@ def _url(address: str) -> str:
 
 def _status_rows(statuses: Sequence[Mapping[str, Any]]) -> Any:
     from medusa.cli.screens.market_rows import top_lines
+    from medusa.cli.screens.shedding_rows import top_shedding_lines
     from medusa.runtime.client.status.overview import whole
     from medusa.runtime.exposition.server import status_rows, stream_rows
 
     nodes = [whole(status) for status in statuses]
     boxes = [row for node in nodes for row in status_rows(node)]
     streams = [row for node in nodes for row in stream_rows(node)]
-    return {"boxes": boxes, "streams": streams, "market": list(top_lines(nodes))}
+    lines = {"market": list(top_lines(nodes)), "shedding": list(top_shedding_lines(nodes))}
+    return {"boxes": boxes, "streams": streams, **lines}
 
 
 def _stats(url: str, address: str, timeout_s: float) -> Any:
@@ -145,9 +149,12 @@ def _stats(url: str, address: str, timeout_s: float) -> Any:
 
 def _looked(said: Any, address: str) -> Looked:
     try:
-        # Releases before this one say nothing of streams, and what serves metrics nothing of the market.
+        # Earlier releases say nothing of streams, and what serves metrics nothing of the market.
         return Looked(
-            _BOXES(said["boxes"]), _STREAMS(said.get("streams", [])), _MARKET(said.get("market", []))
+            _BOXES(said["boxes"]),
+            _STREAMS(said.get("streams", [])),
+            _LINES(said.get("market", [])),
+            _LINES(said.get("shedding", [])),
         )
     except (KeyError, TypeError, AttributeError):
         raise _stranger(address, "its answer can't be read") from None

@@ -46,14 +46,15 @@ def screen(
     boxes: Sequence[Box],
     streams: Sequence[StreamRow] = (),
     market: Sequence[str] = (),
+    shedding: Sequence[str] = (),
     *,
     address: str,
     by: str,
     trouble: str = "",
     keys: bool = False,
 ) -> RenderableType:
-    """A line of sums, one for each stream that isn't stable, those of load that is traded, the table, largest
-    first, and what is wrong.
+    """A line of sums, one for each stream that isn't stable, those of what is left out and of load that is
+    traded, the table, largest first, and what is wrong.
 
     Args:
         trouble: why these numbers are old.
@@ -96,7 +97,7 @@ def screen(
         table.add_row(*cells)
     parts: list[RenderableType] = [Text(_sums(boxes, address), style="bold")]
     parts += [Text(_unstable(each, nodes), style=TENTATIVE) for each in streams if each.state != STABLE]
-    parts += [Text(plain(line)) for line in market]
+    parts += [Text(plain(line)) for line in (*shedding, *market)]
     parts += [Text(), table]
     if trouble:
         parts += [Text(), Text(plain(trouble), style="bold")]

@@ -23,7 +23,16 @@ from medusa.engine.qos.rates import Recent
 from medusa.query.boxes import Graph, Input, Sink
 from medusa.query.graph import UNTIMED_PORTS, CheckedGraph
 
-__all__ = ["HEADROOM", "OverloadController", "PERIOD_US", "has_qos"]
+__all__ = [
+    "DRIFT",
+    "HEADROOM",
+    "HORIZON_US",
+    "PERIOD_US",
+    "WAIT_SHARE",
+    "OverloadController",
+    "has_qos",
+    "tolerated_us",
+]
 
 HEADROOM = 0.95
 """The share of one processor that the boxes may use: the rest is for what isn't measured."""
@@ -296,11 +305,11 @@ def _graphs(checked: CheckedGraph) -> tuple[dict[str, Utility], float]:
         if isinstance(box, Sink) and box.qos is not None:
             losses[box.id] = Utility(box.qos.loss or ((0.0, 0.0), (100.0, 1.0)))
             if box.qos.latency is not None:
-                wait_us = min(wait_us, _tolerated_us(Utility(box.qos.latency)))
+                wait_us = min(wait_us, tolerated_us(Utility(box.qos.latency)))
     return losses, wait_us
 
 
-def _tolerated_us(latency: Utility) -> float:
+def tolerated_us(latency: Utility) -> float:
     """The delay at which ``FALLEN`` of the range of a graph is lost."""
     high, low = float(latency.ys[0]), float(latency.ys[-1])
     if high <= low:

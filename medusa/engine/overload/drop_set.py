@@ -15,7 +15,7 @@ import pyarrow as pa
 from medusa.engine.core.box import Operator, Queue
 from medusa.engine.operators.sink import SinkBox
 from medusa.engine.overload.drop_operator import DropOperator, WindowDropOperator, valve_of
-from medusa.engine.overload.drop_sites import DropSite, find_places, sources_above
+from medusa.engine.overload.drop_sites import DropSite, find_places, ruled_places, sources_above
 from medusa.engine.overload.window_filter import WindowFilter
 from medusa.errors import StateError
 from medusa.query.boxes import Aggregate, Input
@@ -43,9 +43,10 @@ class DropSet:
         seed: of what is dropped by chance.
         make: of a place and a seed, the valve.
         decided: is told of each decision: of each valve, by its key, the share.
+        find: the places of a query.
 
     Attributes:
-        valves: one at each place, in the order of ``find_places``.
+        valves: one at each place, in the order of ``find``.
         screens: one behind each box of windows, by its name: they stay when the query changes.
         sources: of each valve, by its key, the sources whose rows come by it.
     """
@@ -58,8 +59,9 @@ class DropSet:
         seed: int = 0,
         make: Callable[[DropSite, int], DropOperator] = valve_of,
         decided: Callable[[Mapping[str, float]], None] = lambda shares: None,
+        find: Callable[[CheckedGraph], list[DropSite]] = find_places,
     ) -> None:
-        self._seed, self._make = seed, make
+        self._seed, self._make, self._find = seed, make, find
         self._taps: dict[str, list[Callable[[pa.Table], object]]] = {}
         self._untold: dict[DropSite, list[pa.RecordBatch]] = {}
         self._expected: Callable[[DropSite, str], float] = lambda place, sink: 0.0
@@ -72,15 +74,16 @@ class DropSet:
         """Put a valve at every place of the query, as it is now; places that stay keep theirs."""
         self.checked, self._boxes = checked, boxes
         before = {valve.place: valve for valve in self.valves}
-        places = find_places(checked)
+        places = self._find(checked)
         self.valves = [
             before[place] if place in before else self._make(place, self._seed + n)
             for n, place in enumerate(places)
         ]
         self.sources = {place.key: sources_above(checked, place) for place in places}
         screens, self.screens = self.screens, {}
+        ruled = self._find is ruled_places  # its rules never leave a window in part
         for id, box in checked.boxes.items():
-            if isinstance(box, Aggregate):
+            if isinstance(box, Aggregate) and not ruled:
                 made = WindowFilter(box.size_us, box.advance_us)
                 same = id in screens and screens[id].spans_us == made.spans_us
                 self.screens[id] = screens[id] if same else made

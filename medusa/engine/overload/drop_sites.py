@@ -10,14 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from medusa._native import crc32c
 from medusa.query.boxes import Aggregate, Box, ConnectionPoint, Input, Route, Sink, Source
 from medusa.query.graph import CheckedGraph
 from medusa.query.qos import Points
 
-__all__ = ["Arc", "DropSite", "arcs_of", "cut_off", "find_places", "sources_above", "unbounded"]
+__all__ = [
+    "Arc",
+    "DropSite",
+    "arcs_of",
+    "cut_off",
+    "find_places",
+    "place_on",
+    "ruled_places",
+    "sources_above",
+    "unbounded",
+]
 
 Arc = tuple[Input, str, int]
 """A stream, a box that reads it, and which of its inputs that is."""
@@ -113,6 +123,36 @@ def find_places(checked: CheckedGraph) -> list[DropSite]:
     return [place for place in found if place is not None]
 
 
+def ruled_places(checked: CheckedGraph) -> list[DropSite]:
+    """Those right behind the sources of a fragment that have a rule (``Source.shed``): windows and outputs
+    below may stand in other fragments."""
+    found = []
+    for box in checked.graph.boxes:
+        if not isinstance(box, Source) or box.shed is None:
+            continue
+        stream, value = Input(box.id), box.shed.value
+        below = _below(checked, [id for id, _ in checked.consumers.get(stream, ())])
+        names = [field.name for field in box.schema]
+        found.append(
+            DropSite(
+                box.id,
+                stream,
+                None,
+                tuple(id for id, each in checked.boxes.items() if id in below and isinstance(each, Sink)),
+                window_us=box.shed.window_us or None,
+                value=None if value is None else (names.index(value[0]), value[1]),
+            )
+        )
+    return found
+
+
+def place_on(checked: CheckedGraph, arcs: Sequence[Arc]) -> DropSite | None:
+    """What a drop on all these arcs of one stream could be; None: some output would be wrong, or keep to no
+    rows left out."""
+    stream = arcs[0][0]
+    return _place_on(checked, checked.boxes, DropSite(stream.box, stream, None, ()), list(arcs))
+
+
 def arcs_of(checked: CheckedGraph) -> Iterator[Arc]:
     """All arcs, in the order of the boxes that they come from."""
     for stream, readers in checked.consumers.items():
@@ -162,7 +202,13 @@ def _place(
     reader: tuple[str, int] | None,
 ) -> DropSite | None:
     made = DropSite(box, stream, reader, ())
-    arcs = made.arcs(checked)
+    return _place_on(checked, boxes, made, made.arcs(checked))
+
+
+def _place_on(
+    checked: CheckedGraph, boxes: dict[str, Box], made: DropSite, arcs: list[Arc]
+) -> DropSite | None:
+    stream = made.stream
     below = _below(checked, [id for _, id, _ in arcs])
     sinks = tuple(id for id in boxes if id in below and isinstance(boxes[id], Sink))
     if not sinks or not all(_has_qos(boxes[id]) for id in sinks):
@@ -183,9 +229,8 @@ def _place(
             WindowsBelow(each.id, each.size_us - each.advance_us, _nearest(checked, each, below))
             for each in windows
         )
-        return DropSite(box, stream, reader, sinks, window_us=_stretch_us(windows), windows=found)
-    value = _value(checked, boxes, stream, below, sinks)
-    return DropSite(box, stream, reader, sinks, value=value)
+        return replace(made, sinks=sinks, window_us=_stretch_us(windows), windows=found)
+    return replace(made, sinks=sinks, value=_value(checked, boxes, stream, below, sinks))
 
 
 def _stretch_us(windows: Sequence[Aggregate]) -> int:

@@ -7,7 +7,6 @@ for one piece at a time, however much it holds. What changes meanwhile is copied
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ from medusa._native import ItemsCopy, Snapshot, Store, Window, snapshot_of
 from medusa.engine.state import delta
 from medusa.engine.state.capture import Capture, Known
 from medusa.engine.state.delta import Part, table_pieces, write_parts, write_table
+from medusa.engine.state.readable_json import json_text, readable
 from medusa.engine.state.row_changes import TableChange
 from medusa.ports import Buffer, Content
 
@@ -348,10 +348,10 @@ class Document:
     """JSON values as they are when this is made; they become readable text in another thread."""
 
     def __init__(self, values: Any) -> None:
-        self._text = json.dumps(values)
+        self._text = json_text(values)
 
     def text(self) -> bytes:
-        return json.dumps(json.loads(self._text), indent=1).encode()
+        return readable(self._text)
 
 
 class BackgroundCopy:

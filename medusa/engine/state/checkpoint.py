@@ -23,6 +23,7 @@ from medusa.engine.state.newer_checkpoints import (
     ahead_to_json,
     positions_of,
 )
+from medusa.engine.state.readable_json import json_text, readable
 from medusa.errors import StateError
 from medusa.ports import Buffer, Content, Store, pieces_of
 
@@ -74,7 +75,7 @@ def seal(files: Mapping[str, T], facts: Mapping[str, Any]) -> dict[str, T | byte
     """
     listed = {name: _listed(data) for name, data in files.items()}
     manifest = {"format": FORMAT, "version": WRITTEN, **facts, "files": listed}
-    text = json.dumps(manifest, indent=1).encode()
+    text = readable(json_text(manifest))
     return {**files, MANIFEST: text, MANIFEST_SUM: f"{crc32c(text):08x}\n".encode()}
 
 

@@ -370,8 +370,9 @@ class _Pieces:
         self._at = 0
 
     def write(self, data: bytes | pa.Buffer) -> None:
-        self.written.append(memoryview(data))
-        self._at += self.written[-1].nbytes
+        piece = memoryview(data)
+        self.written.append(piece)
+        self._at += piece.nbytes
 
     def tell(self) -> int:
         return self._at

@@ -60,11 +60,13 @@ class Index:
     Attributes:
         query: its name; empty in version 1.
         graph: checksum of the query; only in version 1.
+        shedding: what ``RuledDrops.save`` gave; None: there was nothing.
     """
 
     query: str
     graph: str
     boxes: dict[str, BoxEntry]
+    shedding: Any = None
 
 
 def graph_checksum(graph: Graph | Any) -> str:
@@ -92,6 +94,7 @@ def save(
     *,
     patient: bool = False,
     capture: Capture | None = None,
+    shedding: Mapping[str, Any] | None = None,
 ) -> BackgroundCopy:
     """The files of all boxes, as they are now.
 
@@ -100,6 +103,7 @@ def save(
         sums: as ``box_sums`` gives them.
         patient: who asks copies large tables by and by, while the boxes go on.
         capture: only what changed since its base, of boxes that know; None: all.
+        shedding: of what is left out under overload, as JSON values; None: nothing ever is.
     """
     files: dict[str, Part | Later | Document] = {}
     index: dict[str, Any] = {}
@@ -124,6 +128,8 @@ def save(
             "tables": dict(sorted(names.items())),  # not by which were copied at once
         }
     document = {"version": VERSION, "query": query, "boxes": index}
+    if shedding is not None:
+        document["shedding"] = shedding
     files[INDEX] = Document(document)
     return BackgroundCopy(files, capture)
 
@@ -233,7 +239,8 @@ def read_index(files: Mapping[str, Buffer]) -> Index:
     try:
         head, empty = ("graph", "query") if version == 1 else ("query", "graph")
         boxes = {id: _entry(each, version) for id, each in document["boxes"].items()}
-        return Index(**{head: _text(document[head]), empty: ""}, boxes=boxes)
+        names = {head: _text(document[head]), empty: ""}
+        return Index(**names, boxes=boxes, shedding=document.get("shedding"))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise StateError(f"{INDEX}: not the index of a fragment", code="state.corrupt") from None
 

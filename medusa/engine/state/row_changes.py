@@ -6,7 +6,7 @@ and the marks say all: 9 bytes per row, or none at all where no row goes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -137,12 +137,18 @@ class SlottedRows:
     def before(self, slots: Ints) -> Ints:
         """How many rows stand before those of each slot."""
         seen = self.newer[np.flatnonzero(np.diff(self.newer, prepend=-1))]
-        replaced = self.held.searchsorted(seen, side="right") - self.held.searchsorted(seen)
-        gone = np.concatenate([[0], np.cumsum(replaced)])
-        found = (
-            self.held.searchsorted(slots) + self.newer.searchsorted(slots) - gone[seen.searchsorted(slots)]
-        )
+        begins = _places_of(self.held)
+        gone = np.concatenate([[0], np.cumsum(begins(seen + 1) - begins(seen))])
+        found = begins(slots) + self.newer.searchsorted(slots) - gone[seen.searchsorted(slots)]
         return np.asarray(found, dtype=np.int64)
+
+
+def _places_of(held: Ints) -> Callable[[Ints], Ints]:
+    """Gives how many of these slots, which ascend, are below each of some. Of 0, 1, 2 ..., a row each, as
+    most are, nothing is searched."""
+    if len(held) and held[0] == 0 and held[-1] == len(held) - 1 and (held[1:] > held[:-1]).all():
+        return lambda slots: np.minimum(slots, len(held))
+    return lambda slots: held.searchsorted(slots)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class AwayKeeper:
         for key, away in sorted(self._books.away.items(), key=lambda each: -each[1].price_micro):
             if away.recalled or away.planned:
                 continue
-            alike = away.virtual, away.signed.contract.bytes_per_unit, away.task.shape
+            alike = away.virtual, away.signed.contract.bytes_per_unit, away.now.shape
             if alike not in added:
                 if away.virtual not in loads:
                     loads[away.virtual] = self._books.load_promised(virtual=away.virtual)
@@ -110,10 +110,11 @@ class AwayKeeper:
 
     def _added(self, load: ResourceUse, away: AwayTask) -> float | None:
         """By what a unit of it would raise the cost here; None: it isn't load, or doesn't fit."""
-        units = away.units_per_s
-        if units <= 0 or not self._books.fits(load.plus(away.task.use)):
+        task = away.now
+        units = away.signed.units_per_s(task)
+        if units <= 0 or not self._books.fits(load.plus(task.use)):
             return None
-        return self._books.added(load, away.task, units)
+        return self._books.added(load, task, units)
 
     def on_ended(self, now_us: int, partner: str, message: LoadEnded) -> None:
         """Its provider gives tasks back, or says that it has none."""

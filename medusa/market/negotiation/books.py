@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from medusa.market.cost import CostFunction, unit_marginal_cost
 from medusa.market.negotiation.contract_book import SignedContract
@@ -104,6 +106,7 @@ class AwayTask(TakenFigures):
         recalled: the code, once it is to come back.
         coming: the provider has said that it gives it back.
         say_at_us, delay_us: when the recall is said again, and how long after the last time.
+        seen: as it is now, by the rows that come; None: nobody has counted them.
     """
 
     makes_room: bool = False
@@ -111,6 +114,17 @@ class AwayTask(TakenFigures):
     coming: bool = False
     say_at_us: int = 0
     delay_us: int = 0
+    seen: TradedTask | None = None
+
+    @property
+    def now(self) -> TradedTask:
+        return self.seen if self.seen is not None else self.task
+
+    def comes_in(self, rows_per_s_milli: int) -> bool:
+        """So many rows come now; whether that is so different that a decision may be."""
+        before = self.now.rows_per_s_milli
+        self.seen = msgspec.structs.replace(self.task, rows_per_s_milli=rows_per_s_milli)
+        return abs(rows_per_s_milli - before) > NOTICED * before
 
     def recall(self, now_us: int, code: str, delay_us: int, most_us: int) -> None:
         """It was called back, for the first time or again."""
@@ -226,6 +240,14 @@ class LoadBooks:
             self._looked_at = figures
         return others or apart
 
+    def measured_away(self, rows_per_s_milli: Mapping[str, int]) -> bool:
+        """How many rows come to tasks that are away; whether that differs so much that a decision may."""
+        differs = False
+        for (name, _), away in self.away.items():
+            if rate := rows_per_s_milli.get(name, 0):
+                differs |= away.comes_in(rate)
+        return differs
+
     def reckon(self, now_us: int) -> None:
         """Count what shadow contracts would have moved, up to now, by what was measured last."""
         for book in (self.away, self.guests):
@@ -328,7 +350,7 @@ class LoadBooks:
                 use = use.plus(guest.task.use)
         for (name, shadow), away in self.away.items():
             if not shadow and away.recalled and name not in self._tasks:
-                use = use.plus(away.task.use)
+                use = use.plus(away.now.use)
         return self._virtually(use) if virtual else use
 
     def _virtually(self, use: ResourceUse) -> ResourceUse:

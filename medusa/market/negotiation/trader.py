@@ -5,7 +5,8 @@ The protocol is that of Medusa's bounded prices (NSDI 2004); docs/negotiation.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
@@ -303,15 +304,24 @@ class Trader:
 
     # --- what the driver knows ------------------------------------------------------------------
 
-    def measured(self, now_us: int, tasks: Sequence[TradedTask], idle: ResourceUse | None = None) -> None:
+    def measured(
+        self,
+        now_us: int,
+        tasks: Sequence[TradedTask],
+        idle: ResourceUse | None = None,
+        *,
+        away: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """All tasks that run here now, our own and guests, as they are measured; a task that was handed
         over is none any more.
 
         Args:
             idle: what the machine bears beside them.
+            away: rows a second, times 1,000, that come to tasks that are away, where they are counted here.
         """
         self._books.reckon(now_us)
         changed = self._books.measured(tasks, idle or ResourceUse())
+        changed = self._books.measured_away(away) or changed
         for task in tasks:
             if (task.name, False) in self._books.away and not self._books.moving(task.name):
                 self._home(now_us, task.name)

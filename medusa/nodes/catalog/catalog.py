@@ -486,6 +486,13 @@ class Catalog:
         """It isn't moved from here any more."""
         self.ownership.end_move(fragment)
 
+    def is_elsewhere(self, fragment: str, node: str, epoch: int) -> None:
+        """A fragment in doubt is another node's in this epoch: it isn't here, and who asks is told where."""
+        spec = self.in_doubt.settle(fragment).spec
+        self.ownership.is_elsewhere(fragment)
+        names = (*spec.streams.values(), *spec.entries.values())
+        self.left[fragment] = ForwardingAddress(query=spec.query, node=node, epoch=epoch, names=names)
+
     def is_here_again(self, fragment: str) -> None:
         """Nobody is sent elsewhere for it."""
         self.left.pop(fragment, None)

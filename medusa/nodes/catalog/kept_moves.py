@@ -85,6 +85,11 @@ class Ownership(msgspec.Struct, kw_only=True):
         """It isn't moved from here any more."""
         self.moves.pop(fragment, None)
 
+    def is_elsewhere(self, fragment: str) -> None:
+        """It is another node's."""
+        for known in (self.moves, self.epochs, self.unplaced):
+            known.pop(fragment, None)
+
     def replaced_by(self, gone: Sequence[str], made: Sequence[str]) -> dict[str, str]:
         """What ``replaced`` is once these have taken the place of those, the first of them foremost."""
         known = {name: by for name, by in self.replaced.items() if name not in made}

@@ -14,7 +14,7 @@ from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
 from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Reply
-from medusa.wire.outbox import Outbox, Persist, Send
+from medusa.wire.outbox import Outbox, Persist, ReportLine, RunFragment, Send
 
 __all__ = ["CatalogWriter", "PAUSE_US", "PAUSE_US_MAX"]
 
@@ -23,6 +23,10 @@ PAUSE_US = 200_000
 
 PAUSE_US_MAX = 10_000_000
 """No pause is longer. Too short: a full disk is busy with us; too long: clients wait after it is free."""
+
+ASIDE = (Send, ReportLine, RunFragment)
+"""What no disk sees. Before all else the catalog is written as it is by then: others write what it names, or
+close what it names no more."""
 
 KEPT_MAX = 1000
 """Messages kept while writing fails; who asks more is told so."""
@@ -55,6 +59,8 @@ class CatalogWriter:
         """Tokens under way -> what the driver holds back for them, and drops if they fail."""
         self._kept: dict[_Key, Send] = {}
         """What a failed write would have let go, by who hears it and which question it concerns."""
+        self._newest: Persist | None = None
+        """The write that was asked for last."""
         self._why = ""
         self._pause_us = 0
         self._retry: tuple[int, int] | None = None
@@ -80,15 +86,29 @@ class CatalogWriter:
         """A write failed, and none is under way: what isn't durable now is nowhere on disk."""
         return self._retry is not None
 
-    def save(self) -> int:
-        """Write the catalog as it is, or as it will be when the pause is over; the token."""
+    def save(self, *, joins: bool = False) -> int:
+        """Write the catalog as it is, or as it will be when the pause is over; the token.
+
+        Args:
+            joins: not alone, where the last write that was asked for hasn't begun: then that holds this too,
+                and the token is its. Each write takes its time, and they come one after the other.
+        """
         if self._retry is not None:
             return self._retry[1]
-        return self._write(self._next_token())
+        files, last = self._files(), self._newest
+        if joins and last is not None:
+            self._newest = Persist(token=last.token, fragment="", files=files)
+            if self._outbox.replace(last, self._newest, ASIDE):
+                return last.token
+        return self._write(self._next_token(), files)
 
-    def _write(self, token: int) -> int:
+    def _files(self) -> dict[str, bytes]:
+        return {CATALOG: self._catalog.to_bytes()}
+
+    def _write(self, token: int, files: dict[str, bytes]) -> int:
         self._writing[token] = {}
-        self._outbox.append(Persist(token=token, fragment="", files={CATALOG: self._catalog.to_bytes()}))
+        self._newest = Persist(token=token, fragment="", files=files)
+        self._outbox.append(self._newest)
         return token
 
     def send(self, peer: str, message: Message, payload: Buffer | None = None, *, after: int) -> None:
@@ -129,6 +149,8 @@ class CatalogWriter:
         waiting = self._writing.pop(token, None)
         if waiting is None:
             return False
+        if self._newest is not None and self._newest.token == token:
+            self._newest = None
         if ok:
             if self._pause_us:
                 self._outbox.report("info", "catalog written again")
@@ -153,7 +175,7 @@ class CatalogWriter:
         if self._retry is not None and now_us >= self._retry[0]:
             token = self._retry[1]
             self._retry = None
-            self._write(token)
+            self._write(token, self._files())
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

@@ -6,6 +6,7 @@ high = 0.9               # overloaded: above it for `high_for`
 high_for = "1s"
 low = 0.7                # not any more: below it for `low_for`
 low_for = "5s"
+shed = true              # leave rows out then, where all outputs that miss them have quality of service
 
 [load.bandwidth]
 core = "125 MB"          # per second and direction, of the line to this peer
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medusa.nodes.config.config_file import ConfigFile
-from medusa.nodes.config.fields import bytes_kind, duration, read_fields, read_value, share
+from medusa.nodes.config.fields import bytes_kind, duration, flag, read_fields, read_value, share
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["LoadRules", "read_load"]
@@ -47,6 +48,10 @@ class LoadRules:
 
     low_for_us: int = duration("5s", "0s", "10 min")
     """See `low`."""
+
+    shed: bool = flag(True)
+    """Whether rows are left out when too much comes and nobody takes it: only where every output that
+    misses them has `qos`. Otherwise whoever sends waits."""
 
     bandwidth: Mapping[str, int] = field(default_factory=dict)
     """Peer -> bytes per second that the line to it carries, each way; of others nobody knows."""

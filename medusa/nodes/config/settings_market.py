@@ -21,16 +21,18 @@ never_move = ["billing/*"]
 "cars.out" = "carol"         # who reads this stream by a contract is told that carol has it too
 
 In place of ``unit``, ``cpu`` has points of the owner's own: ``cpu = [[0, "0"], [0.5, "0"], [1, "1.50"]]``.
+Where fragments run on Spark, ``cluster`` is what a core-second of it costs, and ``delay`` what results cost
+that come a second later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from medusa.errors import ConfigError, ContractError
-from medusa.market.cost import CostFunction, PiecewiseCost, QueueingCost
+from medusa.market.cost import ClusterCost, CostFunction, PiecewiseCost, QueueingCost
 from medusa.market.money import micro_of
 from medusa.market.work import ResourceUse, resource_use_of
 from medusa.nodes.config.config_file import NAME, NAME_RULE, ConfigFile
@@ -49,8 +51,10 @@ class CostRules:
     """What load costs the owner. It is private: others see only which offers are made and taken.
 
     Attributes:
-        unit_micro: of a core-second at ``load``, in millionths of the currency; 0: ``cpu`` counts instead.
+        unit_micro: of a core-second at ``load``, in millionths of the currency; 0: another one counts.
         cpu: (cores, millionths of the currency a second), from (0, 0) on.
+        cluster_micro: of a core-second of what ``[spark]`` names; 0: another one counts.
+        delay_micro: of each second by which results come later there, a second.
     """
 
     unit_micro: int = 0
@@ -59,6 +63,8 @@ class CostRules:
     small: nothing is taken; too large: nothing is shed before the machine is full."""
 
     cpu: tuple[tuple[float, int], ...] = ()
+    cluster_micro: int = 0
+    delay_micro: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,16 +111,26 @@ class MarketRules:
     """So long a guest that is to go home is kept where its owner doesn't take it. Too small: an owner that is
     away for longer has only what it holds itself; too large: that much memory and disk for so long."""
 
+    hold_us: int = duration("1 min", "1s", "1d")
+    """So long a fragment stays where it went or came to, unless that is too full. Too small: fragments go to
+    and fro, and each way costs; too large: what is cheaper at home comes home late."""
+
     shadow: bool = flag(False)
     """The node offers and takes nothing; status says what it would offer. What is away already stays there
     until it comes home."""
 
 
-def cost_function(rules: MarketRules) -> CostFunction:
-    """What load costs by these rules, in micro-units of money a second."""
+def cost_function(rules: MarketRules, overhead_us: Callable[[], int] = lambda: 0) -> CostFunction:
+    """What load costs by these rules, in micro-units of money a second.
+
+    Args:
+        overhead_us: of a trigger, beside the work in it, where fragments run on Spark.
+    """
     cost = rules.cost
     if cost.cpu:
         return PiecewiseCost(cpu=cost.cpu)
+    if cost.cluster_micro:
+        return ClusterCost(rules.capacity.cpu_cores, cost.cluster_micro, cost.delay_micro, overhead_us)
     # The slope of scale * c / (1 - c), for the share c of so many cores, is the price of a unit at ``load``.
     scale_micro = cost.unit_micro * rules.capacity.cpu_cores * (1 - cost.load) ** 2
     return QueueingCost(rules.capacity, scale_micro)
@@ -170,6 +186,10 @@ def read_market(
 _COST_HINT = 'cost = {unit = "0.02", load = 0.7}: what a core-second costs at 70 % of the capacity'
 
 
+_CLUSTER_HINT = 'cost = {cluster = "0.01", delay = "0.002"}: a core-second of Spark, and a second of delay'
+_KINDS_OF_COST = ("unit", "cpu", "cluster")
+
+
 def _check_node(file: ConfigFile, participant: str, security: Security | None, store: str) -> None:
     if security is None:
         hint = 'add [keys] and node = "FILE", made by medusa keygen'
@@ -211,17 +231,33 @@ def _cost(file: ConfigFile, given: Any) -> CostRules:
     if not isinstance(given, dict):
         why = "cost is missing" if given is None else f"cost: expected a table, got {given!r:.80}"
         raise file.error("market", why, hint=_COST_HINT, within="" if given is None else "cost")
-    values = read_fields(file, "market.cost", given, CostRules, more=("unit", "cpu"))
-    if ("unit" in given) == ("cpu" in given):
-        why = "both unit and cpu" if "unit" in given else "neither unit nor cpu"
+    values = read_fields(file, "market.cost", given, CostRules, more=(*_KINDS_OF_COST, "delay"))
+    said = [kind for kind in _KINDS_OF_COST if kind in given]
+    if len(said) != 1:
+        why = f"both {' and '.join(said)}" if said else "neither unit nor cpu"
         raise file.error("market", f"{why} are said", hint=_COST_HINT, within="cost")
+    if "delay" in given and "cluster" not in given:
+        why = "says nothing without cluster"
+        raise file.error("market.cost", why, hint=_CLUSTER_HINT, within="delay")
     if "cpu" in given:
         return CostRules(cpu=_points(file, given["cpu"]), **values)
-    unit_micro = _amount(file, "unit", given["unit"])
-    if unit_micro <= 0:
-        why = f"{given['unit']!r:.80} is no price of a core-second"
-        raise file.error("market.cost", why, hint="what it costs you: more than 0", within="unit")
-    return CostRules(unit_micro=unit_micro, **values)
+    if "unit" in given:
+        return CostRules(unit_micro=_price(file, "unit", given["unit"]), **values)
+    if "spark" not in file.root:
+        why = "is of fragments that run on Spark, and there is no [spark]"
+        raise file.error("market.cost", why, hint=_COST_HINT, within="cluster")
+    delay_micro = _amount(file, "delay", given.get("delay", "0"))
+    return CostRules(
+        cluster_micro=_price(file, "cluster", given["cluster"]), delay_micro=delay_micro, **values
+    )
+
+
+def _price(file: ConfigFile, key: str, value: Any) -> int:
+    micro = _amount(file, key, value)
+    if micro <= 0:
+        why = f"{value!r:.80} is no price of a core-second"
+        raise file.error("market.cost", why, hint="what it costs you: more than 0", within=key)
+    return micro
 
 
 def _points(file: ConfigFile, given: Any) -> tuple[tuple[float, int], ...]:

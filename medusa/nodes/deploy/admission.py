@@ -10,6 +10,7 @@ What another participant may have kept and run here is judged by what is offered
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -24,7 +25,7 @@ from medusa.query.published_stream import reads_of
 from medusa.wire.messages.remote import KeepRemote
 from medusa.wire.status_and_metrics import RunsOnStatus
 
-__all__ = ["OWN_MAX", "Admission", "check_another", "check_part", "check_room"]
+__all__ = ["OWN_MAX", "Admission", "ClusterNow", "check_another", "check_part", "check_room"]
 
 OWN_MAX = 1_000
 """Definitions kept for nodes of our own participant, and by others for us."""
@@ -36,21 +37,37 @@ OWN_BYTES_MAX = 64 << 20
 """For nodes of our own participant."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterNow:
+    """What runs the fragments of a node in its place, as it is now.
+
+    Attributes:
+        overhead_us: of a trigger, beside the work in it.
+        down: why it runs nothing any more; empty: it runs.
+    """
+
+    overhead_us: int
+    down: str = ""
+
+
 class Admission:
     """What a node says of fragments that are offered, and of itself to who might offer some.
 
     Attributes:
         accept: raises LinkError, with the reason, for one that it won't take.
         told: what the catalog and the status say of where its fragments run; empty: in the node.
+        cluster: what runs them in its place; None: they run in the node.
     """
 
     def __init__(
         self,
         accept: Callable[[FragmentSpec], None] = lambda fragment: None,
         told: Callable[[], dict[str, Any]] = dict,
+        cluster: Callable[[], ClusterNow | None] = lambda: None,
     ) -> None:
         self.accept = accept
         self.told = told
+        self.cluster = cluster
 
     def status(self) -> RunsOnStatus | UnsetType:
         """For the status of the node; unset: its fragments run here."""

@@ -21,7 +21,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules, check_stream
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.outputs import some_columns
-from medusa.nodes.spec.fragment_spec import ForeignReader, SoldStream, guest_name
+from medusa.nodes.spec.fragment_spec import ForeignReader, SoldStream, guest_name, is_stream_name
 from medusa.query.boxes import Source
 from medusa.query.published_stream import same_columns
 from medusa.query.suggest import did_you_mean
@@ -32,6 +32,10 @@ __all__ = ["ForeignReaders", "GUESTS_MAX"]
 
 GUESTS_MAX = 100
 """Queries that read one sink: what comes out is kept for each of them."""
+
+
+ORIGIN_ROWS_MAX = 1 << 61
+"""So many rows a reader can have read elsewhere; as many more have room behind them."""
 
 
 class ForeignReaders:
@@ -97,6 +101,8 @@ class ForeignReaders:
         hosted = self._fragments[name]
         self._check_sink(hosted, sink, message, sold)
         id = guest_name(sink, participant if foreign else "", message.query, message.source)
+        if not is_stream_name(f"{hosted.spec.query}.{id}"):  # Nothing that is kept may be refused later.
+            raise LinkError(f"{message.query[:100]!r} is no name of a query", code="E_STREAM")
         known = hosted.spec.guests.get(id)
         if known is not None and known.asked == message.request:
             return False
@@ -112,6 +118,9 @@ class ForeignReaders:
             if begin < 0:
                 text = f"stream {message.stream!r} isn't as far here as where it is read"
                 raise LinkError(text, hint="try again in a moment", code="E_BUSY")
+            if begin > ORIGIN_ROWS_MAX:
+                text = f"row 0 of the reader can't be row {origin:,} of stream {message.stream!r}"
+                raise LinkError(text, code="E_SEQ")
             sold = msgspec.structs.replace(sold, begin=begin)
         guest = ForeignReader(
             sink=sink, query=message.query, first=output.rows, asked=message.request, foreign=foreign

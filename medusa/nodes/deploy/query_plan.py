@@ -14,6 +14,7 @@ from medusa.nodes.deploy.cross_query_reads import feeds_from
 from medusa.nodes.placement.checkpoint_intervals import IntervalWish, intervals_of, with_intervals
 from medusa.nodes.placement.delay_plan import with_delays
 from medusa.nodes.placement.placement import PlacementPlan, cut
+from medusa.nodes.placement.shedding_plan import with_shedding
 from medusa.nodes.placement.standby_plan import (
     StandbyNode,
     StandbyWish,
@@ -107,6 +108,7 @@ def plan_of(asked: DeployRequest, settings: Settings) -> PlacementPlan:
     plan = with_delays(plan, noticed_us=asked.noticed_us, nodes=asked.nodes)
     plan = with_standby(plan, graph, asked.wish, here=settings.name, nodes=asked.nodes)
     plan = with_intervals(plan, graph, asked.intervals, nodes=asked.nodes)
+    plan = with_shedding(plan, graph)
     for fragment in plan.fragments:
         check_limits(fragment.graph)
         if len(fragment_to(fragment)) > SPEC_BYTES_MAX:

@@ -517,8 +517,9 @@ class MemoryOnlyFragmentHost(FragmentHost):
         outputs: list[tuple[str, Element]],
         refused: str = "",
         dying: RowsAtRisk = NOTHING,
+        shed: int = 0,
     ) -> None:
-        super().ran(now_us, outputs, refused, dying)
+        super().ran(now_us, outputs, refused, dying, shed)
         self._settle(now_us)
 
     def tick(self, now_us: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from medusa.elements import Boundary, Silent, Train
-from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
+from medusa.elements import Boundary, Shed, Silent, Train
+from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, SHED
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.upstream_backup.marks import Mark
 from medusa.ports import Buffer
@@ -40,7 +40,7 @@ class FedElement:
     kind: int
     number: int
     input: FragmentInput
-    element: Train | Boundary | None
+    element: Train | Boundary | Shed | None
     next_seq: int
     boundary_us: int
     note: bytes
@@ -152,6 +152,8 @@ class ChangeFeed:
                 kind = ROWS
             case Boundary():
                 kind = PROMISE
+            case Shed():
+                kind = SHED
             case None:
                 kind = LOST if work.number >= 0 else PASSED
         at = work.next_seq, work.boundary_us, work.note
@@ -169,14 +171,18 @@ class ChangeFeed:
         kind: int,
         number: int,
         input: FragmentInput,
-        element: Train | Boundary | None,
+        element: Train | Boundary | Shed | None,
         next_seq: int,
         boundary_us: int,
         note: bytes,
         *,
         payload: Buffer | None = None,
     ) -> None:
-        cost = ITEM_BYTES + len(note) + (element.batch.nbytes if isinstance(element, Train) else 0)
+        cost = ITEM_BYTES + len(note)
+        if payload is not None:  # What came goes on as it is. That is asked much faster than a batch is.
+            cost += memoryview(payload).nbytes
+        elif isinstance(element, Train):
+            cost += element.batch.nbytes
         self.queue.append(
             FedElement(kind, number, input, element, next_seq, boundary_us, note, cost, payload)
         )
@@ -195,6 +201,7 @@ class StandbyChangeFeed(ChangeFeed):
     def __init__(self) -> None:
         super().__init__()
         self.copied = False
+        self._hurries = False
 
     @property
     def full(self) -> bool:
@@ -207,8 +214,9 @@ class StandbyChangeFeed(ChangeFeed):
 
     @property
     def hurries(self) -> bool:
-        """There is more in the queue than rows and boundaries: a publisher, or a checkpoint."""
-        return any(isinstance(each, CheckpointMark) or each.kind == JOINED for each in self.queue)
+        """There was more in the queue than rows and boundaries since it was last empty: a publisher, or a
+        checkpoint."""
+        return self._hurries
 
     @property
     def ships_checkpoints(self) -> bool:
@@ -221,8 +229,13 @@ class StandbyChangeFeed(ChangeFeed):
 
     def begins(self, token: int, decided: int) -> None:
         if self.begun:
+            self._hurries = True
             self.queue.append(CheckpointMark(token))
         super().begins(token, decided)
+
+    def joined(self, input: FragmentInput, number: int) -> None:
+        self._hurries = self._hurries or self.begun
+        super().joined(input, number)
 
     def offer(self, mark: Mark) -> None:
         """Who takes over could begin there; only one that follows by marks is sent it."""
@@ -232,6 +245,8 @@ class StandbyChangeFeed(ChangeFeed):
         self.copied = True
 
     def fed(self, work: Work) -> None:
+        if not self.queue:
+            self._hurries = False
         super().fed(work)
         if self.nbytes >= BEHIND_MAX and not self.broken:
             self.broken = f"it is {self.nbytes >> 20:,} MiB behind"

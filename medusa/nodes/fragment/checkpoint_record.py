@@ -32,6 +32,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     has the name, ``ousted`` those that had it last, oldest first: none of them has it again.
     ``life``: of the stream, as its sender said; 0: unknown.
     ``acknowledged``: the sender was told that rows below it are durable; -1: unknown.
+    ``shed``: rows left out of what it brought.
     """
 
     source: str
@@ -43,6 +44,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     ousted: tuple[str, ...] = ()
     life: int = 0
     acknowledged: int = -1
+    shed: int = 0
 
 
 class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -99,6 +101,7 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
         coordinator: the node that deployed its query.
         epoch: of the fragment here; 0: it wasn't this node's yet.
         marks: of one that is recovered by upstream backup.
+        shed: source -> place, here or in a fragment whose place this one took -> rows left out there.
     """
 
     token: int
@@ -113,6 +116,7 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     version: int = VERSION
     marks: MarksRecord | None = None
+    shed: dict[str, dict[str, int]] = {}
 
     @property
     def rows_in(self) -> int:

@@ -71,6 +71,7 @@ def taken(
     alone: bool = False,
     marks: Marks | None = None,
     keep: Iterable[int] = (),
+    shed: Mapping[str, Mapping[str, int]] | None = None,
 ) -> tuple[PendingCheckpoint, Persist]:
     """The checkpoint of a fragment at rest, and how it gets to disk.
 
@@ -82,6 +83,7 @@ def taken(
         alone: it needs no older one, beside segments.
         marks: of a fragment that is recovered by upstream backup: senders keep what is read again.
         keep: segments that hold something else than output.
+        shed: source -> place -> rows left out there.
     """
     compact = alone or len({token for output in outputs for token in output.tokens()}) >= LOGS_MAX
     log: list[Buffer] = []
@@ -103,6 +105,7 @@ def taken(
         spec=fragment_to(spec),
         coordinator=held[0],
         epoch=held[1],
+        shed={source: dict(places) for source, places in (shed or {}).items()},
     )
     if marks is not None:
         record = marks.taken(record, outputs)

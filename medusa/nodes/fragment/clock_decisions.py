@@ -30,9 +30,10 @@ __all__ = ["ClockDecisions", "decides"]
 
 
 def decides(graph: Graph) -> bool:
-    """Whether what comes out depends on more than the rows: their interleaving, or a clock."""
+    """Whether what comes out depends on more than the rows: their interleaving, a clock, or the load."""
     return interleaves(graph) or any(
-        isinstance(box, Source) and (_stamped(box) or _may_rest(box)) for box in graph.boxes
+        isinstance(box, Source) and (_stamped(box) or _may_rest(box) or box.shed is not None)
+        for box in graph.boxes
     )
 
 

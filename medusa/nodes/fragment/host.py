@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from medusa.automaton import next_state
-from medusa.elements import Element, Silent, Train
+from medusa.elements import Element, Shed, Silent, Train
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.consistency.delay_bound import DelayBound
@@ -53,11 +53,13 @@ from medusa.nodes.fragment.published_sources import PublishedSources
 from medusa.nodes.fragment.publishers import Publishers
 from medusa.nodes.fragment.rested_inputs import RestedInputs
 from medusa.nodes.fragment.subscribers import Subscribers
+from medusa.nodes.fragment.thinning import Thinning
 from medusa.nodes.fragment.upstreams import at_feeds, known_inputs
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.nodes.upstream_backup.marks import STEP, Marks
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
+from medusa.query.boxes.shedding_rule import SheddingRule
 from medusa.query.recovery import PASSIVE
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.fence import Fence
@@ -83,6 +85,11 @@ RUNNING_MAX = 64
 """Elements under way to the engine. Too few: it waits for us; too many: a checkpoint waits for it."""
 
 
+PRESSED_MAX = 2
+"""While there is too much and rows may be left out: what is under way can't be any more. Too few: the
+engine waits for us; too many: what is decided holds that much later."""
+
+
 class FragmentHost:
     """One installed fragment.
 
@@ -105,6 +112,9 @@ class FragmentHost:
         held: what checkpoints say of whose it is (``Catalog.held``).
         marks: of one that is recovered by upstream backup; None: it isn't.
         bound: forks it where an input is missing; None: no output that it feeds has ``delay``.
+        thinning: counts what is left out of its sources and above them, and tells who reads.
+        shares: of sources, what is left out of them, in millionths; of one that isn't here it isn't known any
+            more.
 
     Args:
         fence: by which configuration of its query its links go.
@@ -186,6 +196,7 @@ class FragmentHost:
             guarded=durability.guarded,
             marks=record.marks if record else None,
         )
+        self.thinning = Thinning(spec, checked, self.inputs, self.outputs, record.shed if record else {})
         self.marks = Marks(spec, self._sources, record) if spec.reads_again and durability.keeps else None
         self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self.changed)
         self.publishers = Publishers(
@@ -255,6 +266,8 @@ class FragmentHost:
         self._unlinked = False
         """It rests for long, and another node reads what it read: it asks nobody for rows."""
         self.rows_in = 0
+        self._is_pressed = False
+        self.shares: dict[str, int] = {} if saved is not None else dict.fromkeys(self._sources, 0)
         self.bound: DelayBound | None = None
         if spec.delay_us:
             restored = record is not None or self.forgets or spec.reads_again
@@ -540,6 +553,8 @@ class FragmentHost:
             self._renumber(now_us)
         if isinstance(message, Refuse) and input.receiver.state is ReceiverState.REFUSED and input.judged:
             self._retry[input.source, input.peer] = now_us + RETRY_US
+        if input.receiver.thinned:
+            self.thinning.tell()
         self._feeding.came(now_us, works)
         if self.bound is not None:
             self.bound.came(now_us, input, works)
@@ -669,6 +684,47 @@ class FragmentHost:
         self._feeding.renamed(old, (source, node))
         input.redirect(now_us, node, up=up and not self._unlinked)
 
+    # --- what is left out -------------------------------------------------------------------
+
+    @property
+    def rules(self) -> dict[str, SheddingRule]:
+        """By source what may be left out behind it under overload."""
+        if not self.durability.keeps:
+            return {}  # What was decided would be forgotten, and other rows left out after that.
+        return {id: box.shed for id, box in self._sources.items() if box.shed is not None}
+
+    def sheds(self, source: str) -> bool:
+        """Whether rows of this source may be left out under overload."""
+        return source in self.rules
+
+    @property
+    def may_shed(self) -> bool:
+        """Whether rows of some source may be."""
+        return bool(self.rules)
+
+    def press(self, pressed: bool) -> None:
+        """Whether there is too much for its node: then what comes waits here, and not in the engine."""
+        self._is_pressed = pressed
+
+    def waiting_rows(self, source: str) -> int:
+        """Rows of a source that have come and weren't run yet, and are in memory."""
+        works = (*self._running, *self._feeding.waiting())
+        return sum(
+            len(work.element)
+            for work in works
+            if isinstance(work.element, Train) and work.input.source == source
+        )
+
+    def shed(self, now_us: int, source: str, share_ppm: int) -> bool:
+        """From now on leave out this share of what comes to a source; whether it will be: not while nothing
+        is fed as it comes, or nobody has sent to that source yet."""
+        input = next((each for (of, _), each in self.inputs.items() if of == source), None)
+        if input is None or not (self.sheds(source) and self.may_fork):
+            return False
+        self._feeding.tells(input, share_ppm)
+        self._pump(now_us)
+        return True
+
     # --- the engine -------------------------------------------------------------------------
 
     def _pump(self, now_us: int) -> None:
@@ -682,13 +738,15 @@ class FragmentHost:
         taps = self._taps()
         due = self._wanted and self._writing is None and not self._feeding.repeating
         due = due and self._may_checkpoint and not any(tap.holds_checkpoints for tap in taps)
-        running_max = 1 if bound is not None and bound.is_late(now_us) else RUNNING_MAX
+        running_max = PRESSED_MAX if self._is_pressed else RUNNING_MAX
+        if bound is not None and bound.is_late(now_us):
+            running_max = 1
         if due and not self._running:
             self._checkpoint(now_us)
             due = self._wanted and self._writing is None
         while (
             not (self.failed or due or self._stopping or self.frozen or self.decided.full)
-            and not any(tap.full for tap in taps)
+            and (self.tap is None or not self.tap.full)  # What goes to secondaries is waited for by nobody.
             and not (self._renumbers or self._renumbered > self.checkpoint_on_disk)
             and len(self._running) < running_max
         ):
@@ -738,8 +796,10 @@ class FragmentHost:
     def _may_checkpoint(self) -> bool:
         return not self.frozen
 
-    def _run(self, work: Work, element: Element | Silent) -> None:
+    def _run(self, work: Work, element: Element | Shed | Silent) -> None:
         """Have the engine feed this; ``ran`` says when it has."""
+        if isinstance(element, Shed):
+            self.shares[work.input.source] = element.share_ppm
         self._running.append(work)
         self._newest = self._newest if isinstance(element, Silent) else work
         self._running_bytes += work.cost
@@ -769,13 +829,19 @@ class FragmentHost:
         return b""
 
     def ran(
-        self, now_us: int, outputs: list[tuple[str, Element]], refused: str = "", dying: RowsAtRisk = NOTHING
+        self,
+        now_us: int,
+        outputs: list[tuple[str, Element]],
+        refused: str = "",
+        dying: RowsAtRisk = NOTHING,
+        shed: int = 0,
     ) -> None:
         """The oldest element under way was fed; this came out.
 
         Args:
             refused: why the engine took nothing of it.
             dying: what would die with the node.
+            shed: rows of it that were left out.
         """
         work = self._running.popleft()
         work.end()
@@ -785,6 +851,10 @@ class FragmentHost:
             self._pump(now_us)
             return
         work.input.receiver.consumed(now_us, work.cost)
+        if shed:
+            work.input.shed(now_us, shed)
+            self.thinning.sheds(work.input.source, shed)
+            self.thinning.tell()
         if refused:
             rows = len(work.element) if isinstance(work.element, Train) else 0
             work.input.refused_rows += rows
@@ -878,6 +948,7 @@ class FragmentHost:
             alone=self.tap is not None or any(not tap.begun for tap in self.standby_taps),
             marks=self.marks,
             keep=self.rested.tokens,
+            shed=self.thinning.places,
         )
         self._uncovered.append(self._writing)
         for tap in self._taps():
@@ -1009,6 +1080,7 @@ class FragmentHost:
             self.changed(now_us, True)
         for input in self.inputs.values():
             input.receiver.tick(now_us)
+        self.thinning.tell()
         for output in self.outputs.values():
             output.tick(now_us)
         self._offer_mark()

@@ -20,7 +20,7 @@ import pyarrow as pa
 from msgspec import Meta
 
 from medusa.decoders import msgpack_decoder
-from medusa.elements import END_US, START_US, Boundary, Train
+from medusa.elements import END_US, START_US, Boundary, Shed, Train
 from medusa.engine.recovery.decisions import framed, whole_records
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.ports import Buffer
@@ -30,15 +30,35 @@ __all__ = [
     "LOST",
     "PROMISE",
     "ROWS",
+    "SHARE_PPM_MAX",
+    "SHED",
     "Decision",
     "InputLogRecord",
     "InputReplay",
     "pack",
+    "share_of",
     "unpack",
 ]
 
 ROWS, LOST, PROMISE, JOINED = range(4)
 """A train was fed; rows that nobody has any more were passed over; a boundary was fed; a publisher came."""
+
+SHED = 5
+"""How much is left out of a source from here on. 4 is no decision (``change_feed.PASSED``)."""
+
+SHARE_PPM_MAX = 1_000_000
+
+
+def share_of(input: FragmentInput, share_ppm: int) -> Work:
+    """That so much is left out of the source of an input; its position stays."""
+    return Work(
+        input,
+        Shed(share_ppm),
+        next_seq=input.fed_seq,
+        boundary_us=input.fed_us,
+        cost=0,
+        note=input.fed_note,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +66,11 @@ class Decision:
     """One element that was fed.
 
     Attributes:
-        kind: ``ROWS``, ``LOST``, ``PROMISE`` or ``JOINED``.
-        source, peer: the input; of a promise of several publishers, one of them.
-        to: the position after the rows; of a promise, its time; of a publisher, where it begins: 0.
+        kind: ``ROWS``, ``LOST``, ``PROMISE``, ``JOINED`` or ``SHED``.
+        source, peer: the input; of a promise of several publishers, one of them; of what is left out, any of
+            the source.
+        to: the position after the rows; of a promise, its time; of a publisher, where it begins: 0; of what
+            is left out, the share in millionths.
         arrival_us: when the rows came, by the clock of the node; None: nobody asks.
     """
 
@@ -144,6 +166,8 @@ def _came(record: InputLogRecord) -> bool:
 def _fits(kind: int, to: int) -> bool:
     if kind == PROMISE:
         return START_US < to <= END_US
+    if kind == SHED:
+        return 0 <= to <= SHARE_PPM_MAX
     return to == 0 if kind == JOINED else kind in (ROWS, LOST) and to > 0
 
 
@@ -229,6 +253,9 @@ class InputReplay:
             # Of a publisher it is what all have promised together: it says nothing of this one.
             time_us = decision.to if input.judged else input.fed_us
             return Work(input, Boundary(decision.to), next_seq=input.fed_seq, boundary_us=time_us, cost=0)
+        if decision.kind == SHED:
+            self._left.popleft()
+            return share_of(input, decision.to)
         if decision.kind == JOINED:
             self._left.popleft()
             return Work(input, None, next_seq=input.fed_seq, boundary_us=input.fed_us, cost=0)

@@ -8,7 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from medusa.elements import Boundary, Element, Train
 from medusa.nodes.fragment.clock_decisions import ClockDecisions
 from medusa.nodes.fragment.input_log import InputLog
-from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, Decision, InputReplay
+from medusa.nodes.fragment.input_log_records import (
+    JOINED,
+    LOST,
+    PROMISE,
+    ROWS,
+    SHED,
+    Decision,
+    InputReplay,
+    share_of,
+)
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.fragment.published_sources import PublishedSources
 from medusa.nodes.fragment.rested_inputs import RestedInputs
@@ -51,6 +60,8 @@ class InputQueue:
         self._clocked = clocked
         self._script = InputReplay(again, ChainMap(inputs, clocked.own)) if again else None
         self._waiting: deque[Work] = deque()
+        self._told: deque[tuple[FragmentInput, int]] = deque()
+        """Shares that are left out, to be told next."""
         self.rested = RestedInputs(
             fragment,
             memory_bytes_max=memory_bytes_max,
@@ -137,6 +148,10 @@ class InputQueue:
         asked, self._has_asked_again = self._has_asked_again, False
         return asked
 
+    def tells(self, input: FragmentInput, share_ppm: int) -> None:
+        """From the next element on this share of what comes to the source of an input is left out."""
+        self._told.append((input, share_ppm))
+
     def waits(self, works: Iterable[Work]) -> None:
         """Take over what has come for another fragment."""
         self._waiting.extend(works)
@@ -208,6 +223,9 @@ class InputQueue:
                 self._go_on(now_us, self._script)
             if work is not None or self._script is not None:
                 return work
+        if self._told:
+            input, share_ppm = self._told.popleft()
+            return share_of(input, share_ppm).is_decided(self._note(SHED, input, share_ppm, noting))
         if (asked := self._clocked.ask(now_us, self._entries.fed_us)) is not None:
             return asked
         work = self._next_in_turn(now_us) if self.rested else self._next_waiting(now_us)

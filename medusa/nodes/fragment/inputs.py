@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from medusa.elements import START_US, Boundary, Silent, Train
+from medusa.elements import START_US, Boundary, Shed, Silent, Train
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.fragment.checkpoint_record import InputRecord
 from medusa.ports import Buffer
@@ -52,7 +52,7 @@ class Work:
 
     Attributes:
         input: where it came from.
-        element: what to feed or ask; None: it only moves the position.
+        element: what to feed, ask or tell; None: it only moves the position.
         next_seq, boundary_us: where ``input`` stands after it.
         cost: bytes of credit it holds.
         payload: of the frame that brought these very rows, as the input's codec encodes them; None: it isn't
@@ -69,12 +69,13 @@ class Work:
     def __init__(
         self,
         input: FragmentInput,
-        element: Train | Boundary | Silent | None,
+        element: Train | Boundary | Shed | Silent | None,
         *,
         next_seq: int,
         boundary_us: int,
         cost: int,
         payload: Buffer | None = None,
+        note: bytes | None = None,
     ) -> None:
         self.input = input
         self.element = element
@@ -82,9 +83,14 @@ class Work:
         self.boundary_us = boundary_us
         self.cost = cost
         self.payload = payload
-        self.note = input.receiver.note
+        self.note = input.receiver.note if note is None else note
         self.number = -1
         self.is_over = False
+
+    def is_decided(self, number: int) -> Work:
+        """It is the decision of this number; itself."""
+        self.number = number
+        return self
 
     def end(self) -> None:
         """It was run."""
@@ -142,6 +148,7 @@ class FragmentInput:
         gone: nobody waits for it any more.
         anew_since: how many checkpoints were durable when it began the stream anew; None: it goes on.
         overdue_rows: that came below a promise of an earlier attachment, and so count as late.
+        shed_rows: left out of what it brought, under overload; since its first row, over restarts.
 
     Args:
         guarded: others stand by for the fragment: what our disk alone has isn't durable yet.
@@ -171,6 +178,7 @@ class FragmentInput:
         self.fed_seq = record.next_seq if record else 0
         self.fed_us = record.boundary_us if record else int(START_US)
         self.durable_us = self.fed_us
+        self.shed_rows = record.shed if record else 0
         self.fed_note = record.note if record else b""
         self.rows = self.refused_rows = self.overdue_rows = self.came_bytes = 0
         self.silent_since_us: int | None = None
@@ -205,6 +213,7 @@ class FragmentInput:
             self.receiver.durable_again(record.acknowledged)
         self.receiver.note = self.fed_note
         self.receiver.life = record.life if record else 0
+        self.receiver.has_shed(self.shed_rows)
         self.ousted: deque[str] = deque(record.ousted if record else (), maxlen=OUSTED_KEPT)
         if self.named:
             self.receiver.may_lose = 0 if record is None else LOST_MAX
@@ -312,8 +321,14 @@ class FragmentInput:
                 train, as_sent = self._decode(delivery, boundary_us)
                 end = delivery.message.seq + delivery.message.rows
                 payload = delivery.payload if as_sent else None
-                at: dict[str, int] = {"next_seq": end, "boundary_us": boundary_us, "cost": delivery.cost}
-                return Work(self, train, payload=payload, **at)
+                return Work(
+                    self,
+                    train,
+                    next_seq=end,
+                    boundary_us=boundary_us,
+                    cost=delivery.cost,
+                    payload=payload,
+                )
             case ReceivedPromise():
                 return Work(
                     self,
@@ -427,6 +442,11 @@ class FragmentInput:
         if isinstance(work.element, Train):
             self.rows += len(work.element)
 
+    def shed(self, now_us: int, rows: int) -> None:
+        """So many more were left out of what it brought: its sender hears it with the next word."""
+        self.shed_rows += rows
+        self.receiver.sheds(now_us, self.shed_rows)
+
     def ask_again(self, now_us: int) -> None:
         """What came since it was fed last is gone from here: it is to come once more."""
         self.receiver.read_again(now_us, self.fed_seq, self.fed_us, self.fed_note)
@@ -446,4 +466,5 @@ class FragmentInput:
             ousted=tuple(self.ousted),
             life=self.receiver.life,
             acknowledged=self.receiver.durable_seq,
+            shed=self.shed_rows,
         )

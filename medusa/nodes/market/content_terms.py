@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from medusa.errors import ContractError
 from medusa.market.contract.checks import check_terms
 from medusa.market.contract.terms import Contract
+from medusa.market.money import MONEY_MAX
 from medusa.market.work import NANO
 from medusa.query.structs import Schema
 
@@ -69,6 +70,17 @@ class ContentTerms:
         return self.latency_us or self.interval_s * 1_000_000
 
 
+def _units_milli(terms: ContentTerms) -> int:
+    """Units a second at most, times 1,000. Where nobody has said how many rows may come, no more than a
+    settlement has room for."""
+    if terms.by_time:
+        return 1_000
+    most = terms.rows_per_s * 1_000
+    if terms.rows_per_s == ROWS_PER_S_MOST and terms.price_micro:
+        most = min(most, MONEY_MAX * 1_000 // (terms.price_micro * terms.settlement_s))
+    return most
+
+
 def nano_per_step(terms: ContentTerms) -> int:
     """Nano-units of a row, or of an interval where time is paid for: rounded down."""
     return NANO * terms.interval_s // PERIODS_S[terms.price_unit] if terms.by_time else NANO
@@ -98,7 +110,7 @@ def billing_contract(terms: ContentTerms) -> Contract:
         ends_us=terms.ends_us,
         currency=terms.currency or "EUR",
         price_micro=terms.price_micro or 0,
-        units_per_s_max_milli=1_000 if terms.by_time else terms.rows_per_s * 1_000,
+        units_per_s_max_milli=_units_milli(terms),
         cap_micro=terms.cap_micro,
         interval_s=terms.interval_s,
         settlement_s=terms.settlement_s,

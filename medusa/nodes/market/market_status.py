@@ -72,7 +72,7 @@ def market_status(
         stays=tasks.why_each_stays(),
         why_still="this node only watches" if rules.shadow else known.why_still,
         decisions=_decisions(time_us, known),
-        explained=sentences,
+        explained=(*sentences, *islice(sold.explained(), SENTENCES_MAX)),
         refused_papers=dict(refused_papers),
         refused_by=dict(refused_by),
         handed_over=tasks.handed_over,

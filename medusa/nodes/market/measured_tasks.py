@@ -6,6 +6,7 @@ same at whoever runs it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
@@ -14,13 +15,17 @@ from medusa.nodes.load.loads import Usage
 from medusa.nodes.market.tasks_port import HostedGuest
 from medusa.wire.status_and_metrics import SmoothedLoad
 
-__all__ = ["TASK_CHARS_MAX", "KnownLoads", "MeasuredTasks", "fragment_of", "task_of"]
+__all__ = ["TASK_CHARS_MAX", "AwayRates", "KnownLoads", "MeasuredTasks", "fragment_of", "task_of"]
 
 TASK_CHARS_MAX = 256
 
 STEADY = 0.02
 """A figure counts as unchanged while it is within so much of the last one. Too small: all partners hear of
 each flicker; too large: load is judged by old figures."""
+
+RATE_US = 20_000_000
+"""The rows of a fragment that is away are counted over so long. Too small: they come a checkpoint at a time;
+too large: that there is room for it at home shows late."""
 
 IDLE_STEP = 0.01
 """What the process takes beside its fragments is told in steps of so many cores."""
@@ -50,15 +55,44 @@ class KnownLoads(Protocol):
     def fragment(self, name: str) -> SmoothedLoad | None: ...
 
 
+class AwayRates:
+    """How many rows come to fragments that are away: what is durable of them at home, over the last seconds.
+
+    That grows by a checkpoint at a time, so of few seconds it says nothing.
+    """
+
+    def __init__(self) -> None:
+        self._looks: dict[str, deque[tuple[int, int]]] = {}
+
+    def look(self, time_us: int, rows: Mapping[str, int]) -> dict[str, int]:
+        """Rows a second, times 1,000, of those that are known for long enough.
+
+        Args:
+            rows: fragment -> up to which row it is here.
+        """
+        self._looks = {name: self._looks.get(name, deque()) for name in rows}
+        found = {}
+        for name, row in rows.items():
+            looks = self._looks[name]
+            looks.append((time_us, row))
+            while looks[0][0] < time_us - RATE_US:
+                looks.popleft()
+            since_us, since_row = looks[0]
+            if time_us - since_us >= RATE_US // 2:
+                found[name] = (row - since_row) * 1_000_000_000 // (time_us - since_us)
+        return found
+
+
 class MeasuredTasks:
     """Measures what runs here.
 
     Args:
         own: our participant.
+        in_process: fragments run in the process of the node; else what that takes is no part of the capacity.
     """
 
-    def __init__(self, own: str, loads: KnownLoads) -> None:
-        self._own, self._loads = own, loads
+    def __init__(self, own: str, loads: KnownLoads, *, in_process: bool = True) -> None:
+        self._own, self._loads, self._in_process = own, loads, in_process
         self._last: dict[str, TradedTask] = {}
 
     def look(self, own: Iterable[str], guests: Mapping[str, HostedGuest]) -> list[TradedTask]:
@@ -78,7 +112,7 @@ class MeasuredTasks:
             coming: guests that may come: one that is about to is followed here, and is in what was agreed.
         """
         share, usage = self._loads.cpu_share, self._loads.usage
-        if share is None or usage is None:
+        if share is None or usage is None or not self._in_process:
             return ResourceUse()
         followed = self._loads.followed_share(coming)
         beside = share * usage.cores - sum(each.use.cpu_cores for each in tasks) - followed

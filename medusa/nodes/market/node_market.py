@@ -19,6 +19,7 @@ from medusa.nodes.catalog.kept_market import KeptMarket
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings_market import MarketRules
 from medusa.nodes.config.settings_security import Security
+from medusa.nodes.deploy.admission import ClusterNow
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.market.content_terms import ContentTerms, billing_contract
 from medusa.nodes.market.market_status import market_status
@@ -93,6 +94,7 @@ class NodeMarket:
         streams: changes where streams are read.
         wall: the time; None: nobody has told it yet.
         peers: peer -> ``up`` or ``silent``, as it is now.
+        cluster: what runs fragments in the node's place; None: they run in the node.
         number: of our next question.
         count: told the code of what was refused.
 
@@ -125,6 +127,7 @@ class NodeMarket:
         peers: Mapping[str, str],
         number: Callable[[], int],
         count: Callable[[str], None],
+        cluster: Callable[[], ClusterNow | None] = lambda: None,
     ) -> None:
         self._own, self._rules, self._partners = own, rules, dict(rules.partners)
         self._federation, self._verify = security.federation, verify
@@ -144,7 +147,9 @@ class NodeMarket:
             loads=loads,
             fragments=fragments,
             outbox=outbox,
+            cluster=cluster,
         )
+        self._moves = moves
         self._content = content
         self._sold = SoldStreams(
             own,
@@ -511,6 +516,11 @@ class NodeMarket:
         for each in ready:
             each.do(now_us)
         return bool(ready)
+
+    @property
+    def is_selling(self) -> bool:
+        """A fragment of ours is on its way to a partner."""
+        return bool(self._moves.going())
 
     # --- what is seen ---------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.effects import StopWork
+from medusa.market.money import money_text
 from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.work import TradedTask
 from medusa.nodes.catalog.catalog import Catalog
@@ -384,6 +385,21 @@ class SoldStreams:
                 self._end_sale(now_us, stream, effect.partner, effect.text)
 
     # --- what is seen ---------------------------------------------------------------------------------
+
+    def explained(self) -> Iterator[str]:
+        """Of each contract, in a sentence."""
+        for each in self.status():
+            terms = each.terms
+            price = money_text(terms.price_micro or 0, terms.currency)
+            read = (
+                f"{each.readers} of {terms.consumer}'s queries read"
+                if each.in_force
+                else "it doesn't count now"
+            )
+            yield (
+                f"contract {terms.id}: {terms.provider} sells {terms.consumer} {', '.join(terms.streams)} for"
+                f" {price} a {terms.price_unit or 'row'}; {read}"
+            )
 
     def status(self) -> Iterator[StreamStanding]:
         """Of each contract."""

@@ -110,7 +110,11 @@ class SuggestedStreams:
     def tick(self, now_us: int, time_us: int) -> None:
         """Suggest what is to be suggested, and read on elsewhere what may be."""
         if self._suggest:
-            for deal in tuple(self._sold.selling()):
+            deals = tuple(self._sold.selling())
+            here = {(each.stream, each.asked) for each in deals}
+            self._say_at_us = {key: at_us for key, at_us in self._say_at_us.items() if key in here}
+            self._refused = {key: why for key, why in self._refused.items() if key in here}
+            for deal in deals:
                 self._suggest_one(now_us, deal)
         for switch in tuple(self._switches.values()):
             self._go_on(now_us, time_us, switch)
@@ -196,7 +200,7 @@ class SuggestedStreams:
             case StreamSuggested():
                 self._suggested(now_us, partner, word)
             case SuggestionHeard():
-                self._answered(now_us, word)
+                self._answered(now_us, partner, word)
             case ReadOn():
                 self._read_on(partner, word)
             case ReadsOn():
@@ -263,8 +267,11 @@ class SuggestedStreams:
             0,
         )
 
-    def _answered(self, now_us: int, word: SuggestionHeard) -> None:
+    def _answered(self, now_us: int, partner: str, word: SuggestionHeard) -> None:
         key = word.stream, word.asked
+        known = {(each.stream, each.asked) for each in self._sold.selling() if each.partner == partner}
+        if key not in known:
+            return
         if word.code:
             self._say_at_us[key] = now_us + REFUSED_US
             self._stays(key, f"{word.code}, {word.text}")
@@ -282,6 +289,8 @@ class SuggestedStreams:
         )
         begin, after, code, text = 0, 0, "", ""
         try:
+            if self._sold.sells(partner, word.stream) is None:
+                raise LinkError(f"no contract in force sells {word.stream!r} here", code="E_NO_CONTRACT")
             begin, after = self._streams.read_on(self._partners[partner], read, word.origin)
         except LinkError as error:
             code, text = error.code, error.message[:256]

@@ -20,8 +20,9 @@ from medusa.market.negotiation.settings import TradeSettings
 from medusa.market.negotiation.trader import Trader
 from medusa.market.work import TradedTask
 from medusa.nodes.config.settings_market import MarketRules, cost_function
+from medusa.nodes.deploy.admission import ClusterNow
 from medusa.nodes.market.dice import Dice
-from medusa.nodes.market.measured_tasks import KnownLoads, MeasuredTasks, fragment_of, task_of
+from medusa.nodes.market.measured_tasks import AwayRates, KnownLoads, MeasuredTasks, fragment_of, task_of
 from medusa.nodes.market.paid_tasks import PaidTasks
 from medusa.nodes.market.task_policy import TaskPolicy, terms_against
 from medusa.nodes.market.tasks_port import (
@@ -62,6 +63,7 @@ class TradedTasks:
         seed: of what looks random; another one in each life.
         moves: moves fragments between participants.
         fragments: what of our own runs here.
+        cluster: what runs fragments in the node's place; None: they run in the node.
 
     Attributes:
         trader: decides.
@@ -82,14 +84,16 @@ class TradedTasks:
         loads: KnownLoads,
         fragments: OwnFragments,
         outbox: Outbox,
+        cluster: Callable[[], ClusterNow | None],
     ) -> None:
+        self._cluster = cluster
         self._effects = TradeEffects()
         self.policy = TaskPolicy(own, rules, stays=self._stays, takes_nothing=self._takes_nothing)
         self.trader = Trader(
             own,
-            cost_function(rules),
+            cost_function(rules, self._overhead_us),
             policy=self.policy,
-            settings=TradeSettings(capacity=rules.capacity),
+            settings=TradeSettings(capacity=rules.capacity, hold_us=rules.hold_us),
             effects=self._effects,
             pick=Dice(seed).pick,
         )
@@ -97,7 +101,8 @@ class TradedTasks:
         self.used_cores = 0.0
         self._own, self._rules = own, rules
         self._paid, self._moves, self._fragments, self._outbox = paid, moves, fragments, outbox
-        self._measured = MeasuredTasks(own, loads)
+        self._measured = MeasuredTasks(own, loads, in_process=cluster() is None)
+        self._away_rates = AwayRates()
         self._time_us = 0
         self._up: dict[str, bool] = {}
         self._contracts: dict[tuple[str, str], bool] = {}
@@ -213,7 +218,14 @@ class TradedTasks:
             return f"{contract_id} takes no task before all that was done is receipted ({stopped})"
         return terms_against(contract.tasks, spec)
 
+    def _overhead_us(self) -> int:
+        cluster = self._cluster()
+        return 0 if cluster is None else cluster.overhead_us
+
     def _takes_nothing(self, partner: str) -> str:
+        cluster = self._cluster()
+        if cluster is not None and cluster.down:
+            return f"this node runs nothing: {cluster.down}"
         if not self._moves.takes_guests:
             return "this node takes no fragment of another participant"
         if self._time_us < self._distrusted.get(partner, (0, 0))[0]:
@@ -348,7 +360,9 @@ class TradedTasks:
         tasks = self._measured.look(own, self._moves.guests())
         idle = self._measured.idle(tasks, self._moves.permitted_in())
         self.used_cores = idle.cpu_cores + sum(each.use.cpu_cores for each in tasks)
-        self.trader.measured(time_us, tasks, idle)
+        rates = self._away_rates.look(time_us, {name: each.row for name, each in away.items()})
+        told = {task_of(self._own, name): rate for name, rate in rates.items()}
+        self.trader.measured(time_us, tasks, idle, away=told)
 
     def why_each_stays(self) -> dict[str, str]:
         """Of each fragment here that may go to no partner at all, why; by its name."""

@@ -176,6 +176,12 @@ class OutgoingMoves:
             return no("E_STORE", f"node {me!r} keeps nothing over its end, so no move could be settled", hint)
         if hosted.failed:
             return no("E_FAILED", f"fragment {fragment!r} has failed: {hosted.failed}", "")
+        if sold := next(iter(hosted.spec.sold.values()), None):
+            text = (
+                f"{sold.partner!r} reads fragment {fragment!r} by contract {sold.contract!r}, and only node"
+            )
+            text += f" {me!r} counts the rows"
+            return no("E_MOVE", text, "leave it where it is for as long as it is sold")
         return None
 
     def _answer(self, peer: str, request: int, why: Refusal) -> None:

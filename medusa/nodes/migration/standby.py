@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from medusa.elements import Boundary, Train
+from medusa.elements import Boundary, Shed, Train
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.fragment.change_feed import PASSED
 from medusa.nodes.fragment.checkpoint_record import FragmentRecord
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, Decision
+from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, SHARE_PPM_MAX, SHED, Decision
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
@@ -63,14 +63,18 @@ class StandbyFragment(FragmentHost):
     Args:
         owner: the node that it follows.
         secondary: for as long as it can: so it takes checkpoints, when its owner does.
+        abroad: that node is of another participant, and the fragment of ours: it may leave out nothing that
+            comes.
     """
 
-    def __init__(self, *args: Any, owner: str, secondary: bool = False, **more: Any) -> None:
+    def __init__(
+        self, *args: Any, owner: str, secondary: bool = False, abroad: bool = False, **more: Any
+    ) -> None:
         super().__init__(*args, **more)
         self._uncovered.clear()  # That checkpoint is the owner's; the first of our own is on its way.
         self.checkpoint_on_disk = 0
         self._owner = owner
-        self._secondary = secondary
+        self._secondary, self._abroad = secondary, abroad
         self._again_us: int | None = None
         """When a secondary takes a checkpoint again that couldn't be written: its owner may take no other."""
         if secondary:  # Another secondary may not have a decision of which nothing has left yet.
@@ -133,7 +137,7 @@ class StandbyFragment(FragmentHost):
         return True
 
     def _decision(self, message: Fed, input: FragmentInput) -> Decision:
-        to = {JOINED: 0, PROMISE: message.time_us}.get(message.kind, message.next_seq)
+        to = {JOINED: 0, PROMISE: message.time_us, SHED: message.time_us}.get(message.kind, message.next_seq)
         return Decision(message.kind, input.source, input.peer, to, message.arrival_us)
 
     def _input_for(self, message: Fed) -> FragmentInput:
@@ -149,7 +153,9 @@ class StandbyFragment(FragmentHost):
             raise self._unfit(message, "is of an input that it hasn't")
         return self._add_input(source, self.spec.entries[source], peer)
 
-    def _element(self, message: Fed, input: FragmentInput, payload: Buffer | None) -> Train | Boundary | None:
+    def _element(
+        self, message: Fed, input: FragmentInput, payload: Buffer | None
+    ) -> Train | Boundary | Shed | None:
         if message.rows and payload is not None:
             data = Data(
                 stream=input.stream,
@@ -166,6 +172,12 @@ class StandbyFragment(FragmentHost):
             return Boundary(message.time_us)
         if message.kind in (JOINED, PASSED, LOST):
             return None
+        if message.kind == SHED and self.sheds(message.source):
+            if 0 <= message.time_us <= (0 if self._abroad else SHARE_PPM_MAX):
+                return Shed(message.time_us)
+            raise self._unfit(
+                message, f"leaves out {message.time_us} millionths, which isn't for its node to say"
+            )
         raise self._unfit(message, "has no rows")
 
     def _unfit(self, message: Fed, why: str) -> RemoteProtocolError:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from medusa.elements import Boundary, Kind, Train
+from medusa.elements import Boundary, Kind, Shed, Train
 from medusa.engine.state.checkpoint import crc32c
 from medusa.nodes.fragment.change_feed import ChangeFeed, CheckpointMark, FedElement, StandbyChangeFeed
 from medusa.nodes.fragment.host import FragmentHost
@@ -49,8 +49,15 @@ GATHER_ITEMS = 8
 """What no output waits for is sent to a secondary together, after so long or when so many are there: each
 message costs both nodes a turn. Too large: so much more is fed again after a takeover."""
 
+GATHER_SOON_US = 15_000
+"""...and after so long with whatever is fed then: a turn only to send it costs as much as a message."""
+
 STUCK_US = 10_000_000
 """An attempt in which nothing moves for so long is over."""
+
+PACE_US = 5_000_000
+"""Who is behind by no more than this, and has followed for twice as long, keeps pace. Too small: who works in
+batches is never handed anything; too large: so much longer nothing comes out when it is."""
 
 
 class StateSender:
@@ -67,6 +74,7 @@ class StateSender:
         decided: it has fed all decisions below this number.
         covered: the newest of our checkpoints all of which is on its disk, by token.
         handed: ``Handover`` was said.
+        keeps_pace: what was fed is sent at once, and the oldest of it that isn't fed there yet is of late.
         broken: why this attempt can't go on; empty: it can.
     """
 
@@ -101,8 +109,8 @@ class StateSender:
         """Frame and token of checkpoints that we took and that it hasn't on its disk."""
         self._asked = False
         self._files: Iterator[tuple[Message, Buffer | None]] | None = None
-        self._going: deque[tuple[Message, Buffer | None, int, int]] = deque()
-        """Sent and not acknowledged: message, payload, bytes, and what the tap counts it for."""
+        self._going: deque[tuple[Message, Buffer | None, int, int, int]] = deque()
+        """Sent and not acknowledged: message, payload, bytes, what the tap counts it for, when it went."""
         self._first = 0
         """Number of the oldest of them."""
         self._bytes = 0
@@ -116,7 +124,8 @@ class StateSender:
         self._gathered = 0
         """So many wait in the tap, as it was looked at last."""
         self.nbytes = 0
-        self.opened = self.handed = self._said = False
+        self.opened = self.handed = self._said = self.keeps_pace = False
+        self._opened_us = 0
         self.broken = ""
         hosted.changed(now_us, True)
 
@@ -159,14 +168,14 @@ class StateSender:
         if message.ticket != self._about["ticket"] or not self._first <= message.frames <= self._frame:
             return
         if message.opened and not self.opened:
-            self.opened = True
+            self.opened, self._opened_us = True, now_us
             self._tap.opened()
             # What came after it may have been fed before it was on disk.
             self.decided = max(self.decided, self._tap.decided)
             self.covered = max(self.covered, self._tap.token)
         full = self._tap.full
         while self._first < message.frames:
-            done, _, nbytes, cost = self._going.popleft()
+            done, _, nbytes, cost, _ = self._going.popleft()
             if isinstance(done, Fed) and done.last and done.number >= 0:
                 self.decided = done.number + 1
             self._first += 1
@@ -177,8 +186,17 @@ class StateSender:
         while self._marks and self._marks[0][0] < message.durable:
             self.covered = self._marks.popleft()[1]
         self._pump(now_us)
+        self._look_at_pace(now_us)
         if full and not (self._tap.full or self.near):  # Near: it stops.
             self._hosted.tick(now_us)
+
+    def _look_at_pace(self, now_us: int) -> None:
+        """One that works in batches never has all but a little: it is behind by a batch or two, however few
+        rows come. The longer it has followed, the longer a pause may be."""
+        oldest_us = self._going[0][4] if self._going else now_us
+        behind_us, followed_us = now_us - oldest_us, now_us - self._opened_us
+        steady = behind_us <= min(followed_us // 2, PACE_US)
+        self.keeps_pace = self.opened and steady and self._bytes < self._window
 
     def _acknowledged(self, now_us: int) -> None:
         """The target has more than before."""
@@ -190,7 +208,7 @@ class StateSender:
         if self._going and now_us >= self._again_at_us:
             self._again_us = now_us
             self._again_after_us = min(2 * self._again_after_us, AGAIN_US_MAX)
-            for message, payload, _, _ in self._going:
+            for message, payload, *_ in self._going:
                 self._outbox.send(self._target, message, payload)
 
     @property
@@ -247,7 +265,8 @@ class StateSender:
             message, payload, cost = item
             if not self._going:
                 self._again_us = now_us
-            self._put(message, payload, memoryview(payload).nbytes if payload is not None else 0, cost)
+            nbytes = memoryview(payload).nbytes if payload is not None else 0
+            self._put(now_us, message, payload, nbytes, cost)
             frames.append((message, payload))
         for message, payload in together(frames) if self._together else frames:
             self._outbox.send(self._target, message, payload)
@@ -263,13 +282,13 @@ class StateSender:
             self._gather_until_us = None
             return False
         self._gather_until_us = self._gather_until_us or now_us + GATHER_US
-        if now_us >= self._gather_until_us:
+        if now_us >= self._gather_until_us - (GATHER_US - GATHER_SOON_US):
             self._gather_until_us = None
         return self._gather_until_us is not None
 
-    def _put(self, message: Message, payload: Buffer | None, nbytes: int, cost: int) -> None:
+    def _put(self, now_us: int, message: Message, payload: Buffer | None, nbytes: int, cost: int) -> None:
         nbytes += 128
-        self._going.append((message, payload, nbytes, cost))
+        self._going.append((message, payload, nbytes, cost, now_us))
         self._bytes += nbytes
         self.nbytes += nbytes
 
@@ -328,6 +347,7 @@ class StateSender:
         }
         if not isinstance(element, Train):
             time_us = element.time_us if isinstance(element, Boundary) else 0
+            time_us = element.share_ppm if isinstance(element, Shed) else time_us
             yield Fed(next_seq=tapped.next_seq, time_us=time_us, **fed), None, tapped.cost
             return
         pieces = _encoded(tapped, element)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from medusa.nodes.security.registry import Caller, Refusal, no_role
 from medusa.nodes.spec.part_locations import having, parted
 from medusa.query.suggest import did_you_mean
 from medusa.wire import limits
+from medusa.wire.messages.directory import Lookup
 
 __all__ = ["NameLookup"]
 
@@ -43,9 +44,18 @@ class NameLookup:
     Args:
         participant: of this node: names may begin with it and a slash.
         peers: node -> address, as configured.
+        successors: of a fragment, nodes that may have it next, as far as it is known here.
     """
 
-    def __init__(self, directory: Directory, *, participant: str, peers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        *,
+        participant: str,
+        peers: Mapping[str, str],
+        successors: Callable[[str], Collection[str]] = lambda fragment: (),
+    ) -> None:
+        self._successors = successors
         self._directory = directory
         self._participant = participant
         self._peers = peers
@@ -76,6 +86,8 @@ class NameLookup:
                     newest = max(versions, key=lambda entry: entry.epoch)  # As ``Directory.find``.
                     here = next((e for e in holders if e.writer == self._directory.node), newest)
                     place = (self._told(here) or told[0]) | self._parts(one, caller, of=each)
+                    if one in ROLES and (next_in_order := self._successors(place["fragment"])):
+                        place["successors"] = [self._place(node) for node in next_in_order]
                     nodes = [place["node"]] if one == "definition" else [entry.writer for entry in holders]
                     return msgspec.json.encode({**place, "holders": nodes, "versions": told})
         if kind in ("", "box") and (box := self._box(short, caller)) is not None:
@@ -91,6 +103,11 @@ class NameLookup:
             hint=near or "nothing is deployed here",
             code="E_STREAM",
         )
+
+    def epoch(self, message: Lookup) -> int:
+        """The highest in which what a client asks for is known; 0: it isn't."""
+        entry = self._directory.find(message.kind, self.short(message.name))
+        return 0 if entry is None else entry.epoch
 
     def _standing(self, holders: list[CatalogEntry]) -> list[CatalogEntry]:
         """Without peers that are away and in a lower epoch than another: that one has taken over from them,

@@ -16,6 +16,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.message_table import Heard
 from medusa.nodes.names.addresses import PeerAddresses
 from medusa.nodes.names.advertise import AdvertisedEntries
+from medusa.nodes.names.awaited_epochs import AwaitedEpochs
 from medusa.nodes.names.lookup import NameLookup
 from medusa.nodes.names.participant_catalog import ParticipantCatalog, Sought
 from medusa.nodes.names.startup_grace import StartupGrace
@@ -43,6 +44,7 @@ class NodeNames:
         accepting: says where the node's fragments run.
         known_before: told by whom and up to which version something is known that this node wrote, as each
             peer's first word says.
+        successors: of a fragment, nodes that may have it next, as far as it is known here.
         between: makes its part in the catalog between participants, given the names of its own; None: it
             takes no part.
 
@@ -69,6 +71,7 @@ class NodeNames:
         moving: Callable[[str], bool],
         accepting: Admission,
         known_before: Callable[[str, int], None] = lambda peer, version: None,
+        successors: Callable[[str], Collection[str]] = lambda fragment: (),
         between: Callable[[NameLookup], ParticipantCatalog] | None = None,
     ) -> None:
         self._settings = settings
@@ -94,7 +97,10 @@ class NodeNames:
         self.versions = StreamVersions(
             catalog, self.directory, fragments, outbox=outbox, saver=saver, moving=moving
         )
-        self.names = NameLookup(self.directory, participant=settings.participant, peers=settings.peers)
+        self.names = NameLookup(
+            self.directory, participant=settings.participant, peers=settings.peers, successors=successors
+        )
+        self._awaited = AwaitedEpochs(self.names.epoch)
         self.between = None if between is None else between(self.names)
         self.early = StartupGrace(filter(self.is_ours, settings.peers))
 
@@ -154,6 +160,7 @@ class NodeNames:
         peer, message, payload = heard.peer, heard.message, heard.payload
         assert isinstance(message, Entries | Digest)
         self.directory.receive(heard.now_us, peer, message, payload)
+        self._answer_awaited(heard.now_us)
         if self.early.awaits(peer):
             said = {} if payload is None or isinstance(message, Entries) else seen_from(payload)
             self._known_before(peer, said.get(self.directory.node, 0))
@@ -169,8 +176,19 @@ class NodeNames:
 
     def asked(self, heard: Heard) -> None:
         """A client asks where something is."""
-        assert isinstance(heard.message, Lookup)
-        self._answer(heard.now_us, heard.peer, heard.message, heard.caller)
+        message = heard.message
+        assert isinstance(message, Lookup)
+        if not self._awaited.waits(heard.now_us, heard.peer, message, heard.caller):
+            self._answer(heard.now_us, heard.peer, message, heard.caller)
+
+    def _answer_awaited(self, now_us: int) -> None:
+        for each in self._awaited.take(now_us):
+            self._answer(now_us, each.client, each.message, each.caller)
+
+    def lost(self, peer: str) -> None:
+        """Nothing that a client has asked is answered any more: it has gone, or lost the right to."""
+        self.early.drop(peer)
+        self._awaited.drop(peer)
 
     def _answer(self, now_us: int, peer: str, message: Lookup, caller: Caller | None) -> None:
         self.early.drop(peer, message.request)
@@ -218,6 +236,7 @@ class NodeNames:
     def tick(self, now_us: int) -> None:
         """Do what is due."""
         self.early.tick(now_us, self.directory.changes)
+        self._answer_awaited(now_us)
         self.versions.tick(now_us)
         self.listing.tick(now_us)
         self.calling.tick(now_us, self.names.address_of)
@@ -227,7 +246,7 @@ class NodeNames:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work that can't wait."""
-        times = [self.directory.wake_at_us(), self.early.wake_at_us()]
+        times = [self.directory.wake_at_us(), self.early.wake_at_us(), self._awaited.wake_at_us()]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def stop(self, now_us: int) -> None:
@@ -239,3 +258,4 @@ class NodeNames:
         """The catalog is on disk as it is, or a write failed."""
         self.versions.written(now_us)
         self.listing.refresh(now_us)
+        self._answer_awaited(now_us)

@@ -62,15 +62,16 @@ class LastCopies:
     def tick(self) -> None:
         """Say what is lost, once."""
         lost = {(each.fragment, each.epoch): each for each, others in self._stateless() if not others}
-        for about in lost.keys() - self._said:
-            self._outbox.report(
-                "error",
-                "last copy lost",
-                fragment=about[0],
-                epoch=about[1],
-                streams=", ".join(lost[about].streams),
-                why=_why(()),
-            )
+        for about, each in lost.items():
+            if about not in self._said:
+                self._outbox.report(
+                    "error",
+                    "last copy lost",
+                    fragment=each.fragment,
+                    epoch=each.epoch,
+                    streams=", ".join(each.streams),
+                    why=_why(()),
+                )
         self._said = set(lost)
 
     def _stateless(self) -> Iterator[tuple[Replicas, tuple[str, ...]]]:

@@ -110,6 +110,8 @@ class Proposals:
         self._ticked_us = -1
         self._sought: dict[tuple[str, str], int] = {}
         """Query and silent owner -> since when that was silent when we looked for what it had decided."""
+        self._sought_for: dict[str, None] = {}
+        """Fragments that are damaged here, and of which we looked whether somebody stands by for them."""
         self._emptied: dict[tuple[str, int], int] = {}
         """Fragment and epoch of which the owner says that its disk is lost -> since when."""
         self._said_hindered: set[tuple[str, int]] = set()
@@ -143,9 +145,12 @@ class Proposals:
                 self._agreement.propose(now_us, query, succeeding, suspects=suspects)
         for query in self._succession.queries_without_state():
             current = self._agreement.current(query)
-            votes = current is not None and self._me in current.voters
-            if votes and current and self._resigning(current) and not self._agreement.proposing(query):
+            if current is None or self._me not in current.voters or self._agreement.proposing(query):
+                continue
+            if self._resigning(current):
                 self._agreement.propose(now_us, query, self._resigning)
+            elif self._may_have_been_followed(current):
+                self._agreement.propose(now_us, query, next_number)
         for query in self._unheard(now_us):
             self._agreement.propose(now_us, query, next_number)
         for query in self._lent():
@@ -281,6 +286,18 @@ class Proposals:
 
         return changed(current, tuple(map(after, current.fragments)), abroad=self._abroad)
 
+    def _may_have_been_followed(self, current: Configuration) -> bool:
+        """Once: whether somebody may have been decided on to stand by for what is damaged here, and our disk
+        doesn't say so yet. To propose the next number, with nothing changed, brings that to its end."""
+        fresh = [
+            each.fragment
+            for each in current.fragments
+            if each.owner == self._me and not each.secondaries and self._succession.is_damaged(each.fragment)
+        ]
+        fresh = [name for name in fresh if name not in self._sought_for]
+        self._sought_for.update(dict.fromkeys(fresh))
+        return bool(fresh)
+
     def _resigning(self, current: Configuration) -> Configuration | None:
         """What we propose: what we were chosen for and can't run is that of another node, who has all that
         was shown or acknowledged before."""
@@ -289,6 +306,10 @@ class Proposals:
             began = self._succession.began_without_state(each)
             if each.owner != self._me or began is None:
                 return each
+            if self._succession.is_damaged(each.fragment):
+                heard = (node for node in each.secondaries if self._is_up(node) and not self._abroad(node))
+                new = next(heard, None)
+                return each if new is None else taken_from(each, new)
             return given_back(each, began=began, is_up=self._is_up, abroad=self._abroad) or each
 
         return changed(current, tuple(map(after, current.fragments)), abroad=self._abroad)
@@ -442,6 +463,8 @@ class Proposals:
         hindered.difference_update([one for one in hindered if one[0].partition("/")[0] == query])
         for about in [about for about in self._sought if about[0] == query]:
             del self._sought[about]
+        for name in [name for name in self._sought_for if name.partition("/")[0] == query]:
+            del self._sought_for[name]
 
     @property
     def waits_for_rows(self) -> bool:

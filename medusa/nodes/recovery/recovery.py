@@ -51,6 +51,7 @@ from medusa.wire.status_and_metrics import (
     ConfigurationStatus,
     ReplicasStatus,
     SecondaryStatus,
+    StatelessStatus,
 )
 
 __all__ = ["Hosting", "Recovery"]
@@ -103,7 +104,6 @@ class Recovery:
         succession: what it does of what is decided.
         proposals: what it would have decided.
         coordination: who coordinates.
-        last_copies: what nobody has any more.
     """
 
     def __init__(
@@ -162,7 +162,9 @@ class Recovery:
             "configuration": agreement.current,
             "next_token": next_token,
         }
-        self.replication = Replication(me, catalog, fragments, is_up=is_up, **shared)
+        self.replication = Replication(
+            me, catalog, fragments, is_up=is_up, abroad=hosting.is_abroad, **shared
+        )
         self.followings = Followings(
             settings,
             catalog,
@@ -226,7 +228,7 @@ class Recovery:
             regrouped=regrouped,
             is_up=is_up,
         )
-        self.last_copies = LastCopies(
+        self._last_copies = LastCopies(
             me,
             outbox=outbox,
             configuration=agreement.current,
@@ -246,6 +248,15 @@ class Recovery:
             return None
         return told_to(configuration, node)
 
+    def successors(self, fragment: str) -> tuple[str, ...]:
+        """Nodes of ours that may have a fragment next, in their order, as far as it is known here."""
+        current = self.agreement.current(fragment.partition("/")[0])
+        replicas = None if current is None else current.replicas(fragment)
+        if replicas is None or replicas.abroad:
+            return ()
+        nodes = dict.fromkeys((*replicas.secondaries, *replicas.followers))
+        return tuple(node for node in nodes if node != replicas.owner)
+
     def foreign(self, query: str) -> bool:
         """Whether a query of which something is here, or is known, is another participant's."""
         current = self.agreement.current(query)
@@ -263,6 +274,10 @@ class Recovery:
     def undecided(self, now_us: int) -> dict[str, AgreementStatus]:
         """What of each query waits for the word of voters, and why."""
         return self._missing_voters.undecided(now_us)
+
+    def stateless(self) -> dict[str, StatelessStatus]:
+        """Fragments of which their owner has nothing, as far as this node has to do with them."""
+        return self._last_copies.status()
 
     def why_undecided(self, query: str) -> str:
         """Why nothing of a query can be taken over, as too many of its voters are away; empty: it can."""
@@ -476,6 +491,15 @@ class Recovery:
             left.pop(name, None)
         return names
 
+    def was_returned(self, fragment: str) -> bool:
+        """Whether its newest state is damaged here, and nobody who stood by for it has it."""
+        return self.succession.was_returned(fragment)
+
+    def taken_up(self, now_us: int, query: str) -> None:
+        """A fragment of it that was in doubt is here again: it is what the configuration says."""
+        if (current := self.agreement.current(query)) is not None:
+            self.succession.decided(now_us, None, current)
+
     def without_state(self, runs: Callable[[str, str], bool]) -> dict[str, tuple[str, ...]]:
         """Of a node whose disk was lost: fragments that are its own and that nobody else has, with their
         streams. Those that others stand by for go to the next in order.
@@ -562,7 +586,7 @@ class Recovery:
         self.succession.tick(now_us)
         self.followings.take_held(now_us)
         self.proposals.tick(now_us)
-        self.last_copies.tick()
+        self._last_copies.tick()
         self.handovers.tick(now_us)
         self.coordination.tick(now_us)
 

@@ -64,6 +64,7 @@ class _Link:
 
     Attributes:
         spec: that it was sent.
+        fits: the spec here, and the configuration, that were found to fit it; None: none were.
         since_us: since when it is in its state.
         why: how it broke last.
         code: with which the other side refused it then; empty: it didn't.
@@ -74,6 +75,7 @@ class _Link:
     state: ReplicationState = _S.RESTING
     attempt: int = 0
     spec: FragmentSpec | None = None
+    fits: tuple[FragmentSpec, Configuration] | None = None
     tap: StandbyChangeFeed = field(default_factory=StandbyChangeFeed)
     sender: StateSender | None = None
     since_us: int = 0
@@ -101,6 +103,7 @@ class Replication:
         fragments: what runs here, by name.
         configuration: of a query, as far as it is known here.
         is_up: whether a node is there.
+        abroad: whether a node is of another participant: how it runs fragments isn't known here.
         next_token: gives the numbers of attempts: larger than any before, over all lives.
     """
 
@@ -113,9 +116,10 @@ class Replication:
         outbox: Outbox,
         configuration: Callable[[str], Configuration | None],
         is_up: Callable[[str], bool],
+        abroad: Callable[[str], bool],
         next_token: Callable[[], int],
     ) -> None:
-        self._me = me
+        self._me, self._abroad = me, abroad
         self._catalog = catalog
         self._fragments = fragments
         self._outbox = outbox
@@ -146,9 +150,14 @@ class Replication:
         return link is not None and link.state is _S.FOLLOWING
 
     def near(self, fragment: str, node: str) -> bool:
-        """Whether it has fed all but the last few of them: if it has the fragment next the pause is short."""
+        """Whether it has fed all but the last few of them: if it has the fragment next the pause is short.
+        One of another participant may work in batches, and is near where it keeps pace."""
         link = self._links.get((fragment, node))
-        return self.follows(fragment, node) and link is not None and link.close
+        return self.follows(fragment, node) and link is not None and self._is_close(link)
+
+    def _is_close(self, link: _Link) -> bool:
+        steady = link.sender is not None and link.sender.keeps_pace
+        return link.close or (steady and self._abroad(link.node))
 
     def why(self, fragment: str, node: str) -> str:
         """How the last attempt of one that doesn't follow ended; empty: there was none, or it follows."""
@@ -213,7 +222,7 @@ class Replication:
         sender = link.sender
         if sender is None:
             return
-        if link.state is _S.SEEDING and sender.near:
+        if link.state is _S.SEEDING and self._is_close(link):
             link.move(now_us, _E.NEAR)
             link.tries, link.why = 0, ""
             self._outbox.report("info", "secondary follows", fragment=link.fragment, peer=link.node)
@@ -327,14 +336,19 @@ class Replication:
     def _changed(self, spec: FragmentSpec, configuration: Configuration, link: _Link) -> bool:
         """A secondary has what was sent: a new reader, say, is none that it would keep rows for."""
         assert link.spec is not None
+        known = link.fits
+        if known is not None and known[0] is spec and known[1] is configuration:
+            return False
         link.spec = rewired(link.spec, configuration)
-        return msgspec.structs.replace(spec, node=link.node, standby=link.spec.standby) != link.spec
+        changed = msgspec.structs.replace(spec, node=link.node, standby=link.spec.standby) != link.spec
+        link.fits = None if changed else (spec, configuration)
+        return changed
 
     def _ask(self, now_us: int, hosted: FragmentHost, replicas: Replicas, link: _Link) -> None:
         link.move(now_us, _E.DUE)
         link.attempt = self._next_token()
         others = tuple(node for node in replicas.members if node != link.node)
-        link.spec = msgspec.structs.replace(hosted.spec, node=link.node, standby=others)
+        link.spec, link.fits = msgspec.structs.replace(hosted.spec, node=link.node, standby=others), None
         link.tap = StandbyChangeFeed()
         if is_idle(hosted.spec, replicas):
             link.tap = CheckpointFeed(marks=hosted.spec.reads_again)

@@ -14,8 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
+import msgspec
+
 from medusa.nodes.agreement.agreement import Agreement
 from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.in_doubt import FragmentInDoubt
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.fragment.host import FragmentHost
@@ -24,7 +27,7 @@ from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.regrouping import is_alone
 from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.rewiring import reader_switches, rewired, switched_feeds
-from medusa.nodes.recovery.succession_table import SUCCESSION, Here, Step, role_of
+from medusa.nodes.recovery.succession_table import SUCCESSION, Here, Role, Step, role_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.outbox import CloseFragment, Outbox
@@ -98,6 +101,8 @@ class Succession:
         self._without_state: dict[tuple[str, int], bool] = {}
         """Fragment and epoch that are ours and that we can't run -> whether we may have begun in it: our disk
         has lost something. Else it would be named there: nothing is shown or acknowledged before."""
+        self._returned: dict[str, None] = {}
+        """Fragments whose newest state here is damaged, and that who stood by for them gave back."""
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
         self._taken_over_at_us: dict[str, int] = {}
@@ -134,6 +139,8 @@ class Succession:
             if hosted is not None and self._catalog.epoch(replicas.fragment) > replicas.epoch:
                 continue  # It says so of an earlier fragment of that name.
             role = role_of(self._me, replicas, knows=not self._catalog.in_doubt.newest)
+            if role in (Role.SECONDARY, Role.OTHER):
+                self._forget_damaged(replicas)
             match SUCCESSION[role][self._here(hosted, replicas)]:
                 case Step.END:
                     self._end(replicas.fragment, hosted)
@@ -165,7 +172,7 @@ class Succession:
             if taking.spec.query == new.query:
                 taking.rewired(now_us, rewired(taking.spec, new))
         self._place(new)
-        self._saver.save()
+        self._saver.save(joins=True)
 
     def _here(self, hosted: FragmentHost | None, replicas: Replicas) -> Here:
         if hosted is None:
@@ -238,6 +245,9 @@ class Succession:
             self._look(now_us)
             return
         if self._followings.shadow(name) is None:
+            if (damaged := self._damaged(name)) is not None:
+                self._lose_damaged(damaged, replicas)
+                return
             if replicas.epoch == FIRST_EPOCH:
                 return  # It is being deployed, and comes in a moment.
             # We were chosen, and restarted before we heard: what we followed died with us.
@@ -278,7 +288,41 @@ class Succession:
         self._catalog.add(spec, configuration.coordinator)
         self._catalog.ownership.epochs[name] = replicas.epoch
         hosted = self._fragments[name] = made()
-        self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
+        token = self._saver.save(joins=True)
+        self._takeovers[name] = _Takeover(hosted=hosted, token=token, epoch=replicas.epoch)
+
+    def _damaged(self, fragment: str) -> FragmentInDoubt | None:
+        """What our catalog says of a fragment whose newest state here is damaged; None: it isn't one."""
+        doubt = self._catalog.in_doubt
+        return None if doubt.newest else doubt.fragments.get(fragment)
+
+    def _lose_damaged(self, damaged: FragmentInDoubt, replicas: Replicas) -> None:
+        """Who stands by for it has all of it. Where that one gives it back, since it has lost it too, nothing
+        is newer than what is left here."""
+        name = replicas.fragment
+        if damaged.epoch < replicas.epoch:
+            why = f"{damaged.why}; who stood by for it has nothing of it either"
+            found = msgspec.structs.replace(damaged, epoch=replicas.epoch, why=why)
+            self._catalog.in_doubt.fragments[name] = found
+            self._returned[name] = None
+            self._saver.save()
+            self._outbox.report("error", "fragment in doubt", fragment=name, why=why)
+        elif name not in self._returned:
+            self._say_without_state(replicas, damaged.why, began=True)
+
+    def _forget_damaged(self, replicas: Replicas) -> None:
+        """Another node has begun with it: what is left of it here goes, and who asks is told where it is."""
+        name = replicas.fragment
+        damaged = self._damaged(name)
+        if damaged is None or replicas.epoch <= damaged.epoch:
+            return
+        self._catalog.is_elsewhere(name, replicas.owner, replicas.epoch)
+        self._offered.pop(name, None)
+        self._returned.pop(name, None)
+        self._closing.append((self._saver.save(), name))
+        self._outbox.report(
+            "warning", "fragment in doubt is not here", fragment=name, why=f"node {replicas.owner!r} has it"
+        )
 
     def lost(self, replicas: Replicas) -> None:
         """A fragment of ours was on a disk that is lost: it is that of the next in order."""
@@ -333,7 +377,8 @@ class Succession:
         del self._kept[name]
         self._followings.drop(name)  # Its host had begun to send us what it made of it.
         self._catalog.ownership.epochs[name] = replicas.epoch
-        self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
+        token = self._saver.save(joins=True)
+        self._takeovers[name] = _Takeover(hosted=hosted, token=token, epoch=replicas.epoch)
 
     def _step_down(self, now_us: int, hosted: FragmentHost, replicas: Replicas) -> None:
         """Another node has it: who asks is told where."""
@@ -394,7 +439,8 @@ class Succession:
         """Whether we stepped down from it and our disk may say otherwise: after a death we would keep what it
         was then. Or whether we keep it only until its new owner says that it has begun."""
         closing = (name for token, name in self._closing if token > self._saver.durable)
-        return fragment in closing or self._precedes(fragment)
+        damaged = self._damaged(fragment) is not None
+        return fragment in closing or damaged or self._precedes(fragment)
 
     def _precedes(self, fragment: str) -> bool:
         """Whether what rests here is that of an owner before, of whose successor nothing is known yet."""
@@ -435,6 +481,14 @@ class Succession:
         isn't one."""
         return self._without_state.get((replicas.fragment, replicas.epoch))
 
+    def is_damaged(self, fragment: str) -> bool:
+        """Whether its newest state here is damaged. What is left stays until another node has begun."""
+        return self._damaged(fragment) is not None
+
+    def was_returned(self, fragment: str) -> bool:
+        """Whether it is damaged here, and who stood by for it has nothing of it either."""
+        return fragment in self._returned and self._damaged(fragment) is not None
+
     def without_state(self) -> Mapping[tuple[str, int], bool]:
         """Fragment and epoch that are ours and that we can't run -> whether we may have begun in it. Some may
         be another's by now."""
@@ -473,7 +527,7 @@ class Succession:
     def removed(self, query: str) -> None:
         """The query is no more."""
         known = self._takeovers, self._offered, self._alone_since_us, self._logging, self._kept
-        for by_fragment in (*known, self._taken_over_at_us, self._had_before):
+        for by_fragment in (*known, self._taken_over_at_us, self._had_before, self._returned):
             for name in [name for name in by_fragment if name.partition("/")[0] == query]:
                 del by_fragment[name]
         for one in [one for one in self._without_state if one[0].partition("/")[0] == query]:

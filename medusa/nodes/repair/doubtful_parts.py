@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.in_doubt import FragmentInDoubt, InDoubt
 from medusa.nodes.catalog.kept_moves import Ownership
 
-__all__ = ["begin_doubt", "lost_state"]
+__all__ = ["begin_doubt", "lost_state", "older_state", "others_have"]
+
+
+def others_have(catalog: Catalog, fragment: str) -> bool:
+    """Whether a fragment is this node's, and others stand by for it that have all of it."""
+    kept = catalog.configurations.get(catalog.fragments[fragment].query)
+    replicas = None if kept is None else kept.current.replicas(fragment)
+    if replicas is None or replicas.epoch < catalog.epoch(fragment):
+        return False
+    keeps = not catalog.fragments[fragment].keeps_nothing
+    return keeps and replicas.owner == catalog.node and bool(replicas.secondaries)
+
+
+def older_state(catalog: Catalog, fragment: str, *, checkpoint: bool = True) -> None:
+    """The newest checkpoint of a fragment that others have too is damaged, or its decision log: what they
+    have is newer than what is left here, which stays, and waits in doubt.
+
+    Args:
+        checkpoint: one is whole.
+    """
+    why = "what it was last isn't whole here, and others stand by for it"
+    _wait(catalog, fragment, "checkpoint" if checkpoint else "none", why)
 
 
 def lost_state(catalog: Catalog, fragment: str) -> None:
     """A fragment of a catalog has lost all its checkpoints: it waits in doubt."""
+    _wait(catalog, fragment, "lost", "it had checkpoints, and none of them is whole")
+
+
+def _wait(catalog: Catalog, fragment: str, state: Literal["checkpoint", "lost", "none"], why: str) -> None:
     spec = catalog.fragments.pop(fragment)
     catalog.in_doubt.fragments[fragment] = FragmentInDoubt(
         spec=spec,
         coordinator=catalog.coordinator_of(spec.query, catalog.node),
         epoch=catalog.ownership.epoch(fragment),
-        state="lost",
-        why="it had checkpoints, and none of them is whole",
+        state=state,
+        why=why,
     )
 
 

@@ -81,6 +81,8 @@ class DoubtResolution:
         diverting: keeps rows for readers that moved meanwhile.
         without_state: of a node that is rebuilt, given what says whether a query runs: its fragments that
             nobody else has, with their streams.
+        was_returned: whether who stood by for a fragment had nothing of it, and gave it back.
+        taken_up: told of a query of which such a fragment is here again.
     """
 
     def __init__(
@@ -98,6 +100,8 @@ class DoubtResolution:
         coordinator: DeploymentCoordinator,
         diverting: Rerouting,
         without_state: Callable[[Callable[[str, str], bool]], dict[str, tuple[str, ...]]] = lambda runs: {},
+        was_returned: Callable[[str], bool] = lambda fragment: False,
+        taken_up: Callable[[int, str], None] = lambda now_us, query: None,
     ) -> None:
         self._me = settings.name
         self._life = incarnation
@@ -120,6 +124,7 @@ class DoubtResolution:
         self._coordinator = coordinator
         self._diverting = diverting
         self._without_state = without_state
+        self._was_returned, self._taken_up = was_returned, taken_up
         self._forgot: tuple[int, str, int] | None = None
         """Token of the catalog that says so, the peer that knows an earlier life, and that."""
         self._lost: dict[str, tuple[str, ...]] = {}
@@ -216,9 +221,19 @@ class DoubtResolution:
         if rebuilt:
             self._rebuild()
             return
+        self._take_returned(now_us)
         heard, self._heard = self._heard, self._naming.heard_all
         if heard and self._doubt.newest:
             self._judge_all(now_us)
+
+    def _take_returned(self, now_us: int) -> None:
+        """There is nothing newer than the checkpoint that is here."""
+        if self._doubt.newest:
+            return
+        for name, each in list(self._doubt.fragments.items()):
+            if each.state != "lost" and self._was_returned(name):
+                self._adopt(now_us, name, "who stood by for it has lost it too")
+                self._taken_up(now_us, each.spec.query)
 
     def _rebuild(self) -> None:
         """Once all own peers have said what they have, this node is what they know of it."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from medusa.elements import Boundary, Element, Train
+from medusa.elements import Boundary, Element, Shed, Train
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
 from medusa.nodes.fragment.automaton import TurnState
 from medusa.nodes.fragment.change_feed import FedElement
@@ -78,6 +78,7 @@ class SuccessorFragment(FragmentHost):
         for key, input in old.inputs.items():
             if key[0] in self._sources and key[0] not in gone and key[0] not in self._inner:
                 self.inputs[key] = input
+        self.thinning.inherits(old.thinning)
         self.rows_in = max(self.rows_in, old.rows_in)
 
     # --- following --------------------------------------------------------------------------------
@@ -151,7 +152,7 @@ class SuccessorFragment(FragmentHost):
     def _feed(
         self,
         input: FragmentInput,
-        element: Train | Boundary | None,
+        element: Train | Boundary | Shed | None,
         note: bytes,
         *,
         next_seq: int,
@@ -167,10 +168,15 @@ class SuccessorFragment(FragmentHost):
         return True
 
     def ran(
-        self, now_us: int, outputs: list[tuple[str, Element]], refused: str = "", dying: RowsAtRisk = NOTHING
+        self,
+        now_us: int,
+        outputs: list[tuple[str, Element]],
+        refused: str = "",
+        dying: RowsAtRisk = NOTHING,
+        shed: int = 0,
     ) -> None:
         if not self.follows:
-            super().ran(now_us, outputs, refused, dying)
+            super().ran(now_us, outputs, refused, dying, shed)
             return
         self._running.popleft()  # What was refused has been told by who was fed it first.
         self._out += outputs

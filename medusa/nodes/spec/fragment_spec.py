@@ -33,6 +33,7 @@ __all__ = [
     "fragment_from",
     "fragment_to",
     "guest_name",
+    "is_stream_name",
     "refuse_undecided",
     "sink_of",
 ]
@@ -225,6 +226,11 @@ def guest_name(sink: str, participant: str, query: str, source: str) -> str:
     if len(name) <= GUEST_CHARS_MAX:
         return name
     return f"{sink}.{blake2b(name.encode(), digest_size=16).hexdigest()}"
+
+
+def is_stream_name(name: str) -> bool:
+    """Whether a spec takes it as the name of a stream."""
+    return len(name) <= 255 and _STREAM.fullmatch(name) is not None
 
 
 def sink_of(stream: str) -> str:

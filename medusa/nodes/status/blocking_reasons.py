@@ -139,8 +139,15 @@ class _Told:
         if figure["finished"]:
             return "nothing: it has ended"
         if isinstance(spec, Source):
-            return self._of_source(spec)
+            return self._of_source(spec) + self._left_out(spec)
         return "; ".join(self._of_box(spec))
+
+    def _left_out(self, spec: Source) -> str:
+        """What is left out behind a source just now; empty: nothing."""
+        share_ppm = self._hosted.shares.get(spec.id, 0)
+        if spec.shed is None or not share_ppm:
+            return ""
+        return f"; {share_ppm / 1e6:.0%} of its rows are left out: too much comes ({spec.shed.describe()})"
 
     def _boundary_us(self, box: str) -> int:
         figure = self._figures.get(box)

@@ -175,6 +175,8 @@ def fragment_status(
         lost_rows=hosted.lost_rows,
         lost_by=hosted.lost_by,
         lost_unknown=hosted.lost_unknown,
+        left_out_rows=sum(hosted.thinning.shed_rows.values()),
+        left_out_by=hosted.thinning.shed_rows,
         uncounted=tuple(hosted.uncounted),
         refused_rows=sum(each.refused_rows for each in inputs),
         checkpoints=hosted.checkpoints,
@@ -267,6 +269,7 @@ def _input_status(input: FragmentInput) -> InputStatus:
         attachments=receiver.attachments,
         duplicates=receiver.duplicates,
         stream_version=receiver.stream_version,
+        left_out_rows=input.shed_rows,
     )
 
 
@@ -284,6 +287,7 @@ def _publisher_status(input: FragmentInput) -> PublisherStatus:
         finished=input.fed_us >= END_US,
         connected=input.silent_since_us is None and input.receiver.state is ReceiverState.FLOWING,
         origin=input.by,
+        left_out_rows=input.shed_rows,
     )
 
 
@@ -309,6 +313,7 @@ def _output_status(
         named=tuple(_named_status(log, key, view) for key, view in receivers.items() if view.named),
         receivers=tuple(_receiver_status(view) for view in receivers.values() if not view.named),
         consistency=consistency,
+        left_out_above=dict(output.sender.thinned),
     )
 
 
@@ -321,6 +326,7 @@ def _receiver_status(view: ReceiverView) -> ReceiverStatus:
         received_row=view.acked,
         durable_row=view.durable,
         lost_rows=view.lost_rows,
+        left_out_rows=view.shed_rows,
     )
 
 
@@ -340,6 +346,7 @@ def _named_status(log: OutputLog, key: str, view: ReceiverView) -> NamedStatus:
         to=view.peer,
         sent_row=view.sent_seq,
         lost_rows=view.lost_rows,
+        left_out_rows=view.shed_rows,
     )
 
 

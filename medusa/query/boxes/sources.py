@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from medusa.errors import QueryError
 from medusa.query.boxes.base import BoxData
+from medusa.query.boxes.shedding_rule import SheddingRule, check_rule
 from medusa.query.shape import WINDOW_COLUMNS, StreamShape, WindowKind, types_of
 from medusa.query.structs import Input, Schema
 from medusa.query.suggest import did_you_mean
@@ -42,6 +43,7 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
         partition: the column by whose values lateness is judged apart; None: there is one for all.
         partitions: the values that hold the boundary until they have been seen; None: those seen.
         of: of a judged source, the full name of the stream of the catalog that it reads.
+        shed: what a node may leave out behind it under overload, as placement found; None: nothing.
     """
 
     inputs_least: ClassVar[int] = 0
@@ -64,6 +66,7 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
     partitions: tuple[bool | int | str, ...] | None = None
     of: str | None = None
     inputs: tuple[Input, ...] = ()
+    shed: SheddingRule | None = None
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -88,6 +91,8 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
         ):
             if length is not None and not least <= length <= DURATION_MAX_US:
                 raise QueryError(f"{label}: {name} is out of range", code="query.duration")
+        if self.shed is not None:
+            check_rule(self.shed, types, label, timed=self.timed)
         if port not in self.ports:
             raise QueryError(
                 f"{label}: has no port {port[:60]!r}",
@@ -99,6 +104,10 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
         return StreamShape(label, self.schema, timed=self.timed, window=_window_of(self, types, label))
 
     def describe(self) -> str:
+        text = self._described()
+        return text if self.shed is None else f"{text}, {self.shed.describe()}"
+
+    def _described(self) -> str:
         if self.judged:
             origin = "another fragment" if self.of is None else self.of
             text = f"from {origin}, " + ("lateness judged there" if self.timed else "without time")

@@ -97,6 +97,8 @@ class ClientLoop:
         self._driving = threading.Lock()
         self._wake_at_us = 0
         self._said_hello_us = 0
+        self._aside: dict[int, Callable[[Any], None]] = {}
+        """Questions that nobody waits for -> who is told the answer."""
         try:
             threading.Thread(target=self._drive, name="medusa-client", daemon=True).start()
             begun(self)
@@ -159,12 +161,24 @@ class ClientLoop:
                         self._mind.lost(now_us())
                 except LinkError as error:
                     self._fail(error)
+            self._answer_aside()
             self._tick(transport)
             up, was_up = self._mind is not None and self._mind.up, self._down_since_us is None
             self._down_since_us = None if up else self._down_since_us or now_us()
             if up is not was_up:
                 self._moved()
             self._ring()
+
+    def _answer_aside(self) -> None:
+        """Tell those who don't wait; a refusal is no news."""
+        if self._mind is None:
+            return
+        for number in [number for number in self._aside if number in self._mind.replies]:
+            reply, document = self._mind.replies[number]
+            self._mind.give_up(number)
+            then = self._aside.pop(number)
+            if not reply.code and document is not None:
+                then(msgspec.json.decode(document))
 
     def _happened(self, event: Event) -> None:
         match event:
@@ -265,6 +279,24 @@ class ClientLoop:
             self._refused, self._refusals = None, 0
             self._elsewhere = True
             self._wake()
+
+    def ask_aside(self, make: Callable[[int], Message], then: Callable[[Any], None]) -> int:
+        """Send a command and go on; its number. One that is refused is forgotten.
+
+        Args:
+            then: told what the answer holds, in the thread of this connection; never waits.
+
+        Raises:
+            LinkError: the connection was closed or has failed.
+        """
+        with self.lock:
+            number = self.mind().request(make)
+            self._aside[number] = then
+            return number
+
+    def is_answering(self, number: int) -> bool:
+        """Whether the node is there, and hasn't answered yet what it was asked so."""
+        return number in self._aside and not self.down_us()
 
     @property
     def address(self) -> str:

@@ -522,6 +522,16 @@ class Federation:
         """
         return self._publishing.source(name)
 
+    def left_out_rows(self, name: str) -> int:
+        """So many of the rows that this client has published into a source its node has left out under
+        overload, as it said last: only where all outputs that miss them have ``qos=`` (docs/shedding.md). 0
+        where nothing was published.
+
+        Raises:
+            LinkError: the connection was closed.
+        """
+        return self._publishing.left_out_rows(name)
+
     def boundary(self, name: str, time: Any) -> None:
         """Promise that no later row of this client has a time below ``time``.
 

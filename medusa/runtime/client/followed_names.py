@@ -356,6 +356,7 @@ class FollowedNames:
             streams, loops = list(self._streams), dict(self._loops)
         down = {node: loop for node, loop in loops.items() if loop.down_us()}
         if down:
+            self._call_successors([each for each in streams if each.loop in down.values()])
             self._call_others()
         self._choose()
         if len(down) == len(loops):
@@ -366,6 +367,8 @@ class FollowedNames:
                 with contextlib.suppress(LinkError):
                     self._seek_node(node, loop)
         for stream in streams:
+            with contextlib.suppress(LinkError):
+                self._await_news(stream) if stream.loop in down.values() else self._learn_successors(stream)
             if stream.sought() is not None or stream.asks(now_us()):
                 with contextlib.suppress(LinkError, LocalProtocolError):
                     self._seek(stream)
@@ -426,8 +429,9 @@ class FollowedNames:
 
     def _newest(self, stream: Followed) -> Place | None:
         """Where a stream is whose node is away, as others say: of that the highest epoch counts."""
-        name = f"{stream.participant}/{stream.name}" if stream.participant else stream.name
-        newest: Place | None = None
+        if (newest := stream.take_heard()) is not None:
+            return newest
+        name = _full_name(stream)
         for loop in [each for each in self._own() if not each.down_us()][:ASKED_MAX]:
             with contextlib.suppress(LinkError):
                 place = self._ask(loop, name, stream.kind, LOOKUP_US, patient=False)
@@ -436,6 +440,30 @@ class FollowedNames:
                 if place["epoch"] > stream.epoch:
                     break
         return newest
+
+    def _await_news(self, stream: Followed) -> None:
+        """Have other nodes say where a stream comes to be whose node is away, as soon as they know."""
+        name, kind, epoch = _full_name(stream), stream.kind, stream.epoch
+        for loop in [each for each in self._own() if not each.down_us()][:ASKED_MAX]:
+            if stream.awaits(loop, at_us := now_us()):
+                number = loop.ask_aside(
+                    lambda number: Lookup(request=number, name=name, kind=kind, above=epoch),
+                    lambda place: self._heard(stream, place),
+                )
+                stream.awaited(loop, at_us, number)
+
+    def _heard(self, stream: Followed, place: Place) -> None:
+        if place["epoch"] > stream.epoch:
+            stream.heard(place)
+            self._end_rest()
+
+    def _learn_successors(self, stream: Followed) -> None:
+        """Hear from the node of a stream who may have it next: it is too late when that is lost."""
+        if not stream.participant and stream.to_learn(now_us()):
+            stream.loop.ask_aside(
+                lambda number: Lookup(request=number, name=stream.name, kind=stream.kind),
+                lambda place: stream.learn(now_us(), place.get("successors", ())),
+            )
 
     # --- calls that nobody waits for ----------------------------------------------------------------
 
@@ -447,6 +475,15 @@ class FollowedNames:
         if begins:
             self._call_aside(place)
         return None if calls else self.loop_at(place)
+
+    def _call_successors(self, streams: Iterable[Followed]) -> None:
+        """Those that may have what is lost next: they know first, and then the rows are there."""
+        for place in [place for stream in streams for place in stream.successors]:
+            with self._lock:
+                calls = place["address"] and place["node"] not in self._loops
+                begins = calls and self._contacts.calls(now_us(), place)
+            if begins:
+                self._call_aside(place)
 
     def _call_others(self) -> None:
         """Have others than those that are lost."""
@@ -535,3 +572,7 @@ class FollowedNames:
                 self._thread.join()
         for each in list(self._calls):  # Nobody begins one any more.
             each.join()
+
+
+def _full_name(stream: Followed) -> str:
+    return f"{stream.participant}/{stream.name}" if stream.participant else stream.name

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from medusa.runtime.client.client_loop import ClientLoop, now_us
+from medusa.runtime.client.contacts import Place
 from medusa.wire.client_mind import ClientPublication, ClientSubscription
 from medusa.wire.link.redirect import FOLLOWED, ask_again_us
 from medusa.wire.messages.links import Refuse
 
 __all__ = ["Followed"]
+
+AWAIT_AGAIN_US = 500_000
+"""So often at most one node is asked to say where a stream comes to be: an earlier release says at once where
+it was."""
+
+LEARN_AGAIN_US = 10_000_000
+"""Who may have a stream next is asked so often, where anybody may."""
 
 _T = TypeVar("_T")
 
@@ -25,6 +33,7 @@ class Followed(ABC):
         epoch: as the catalog knew it when we came to its node.
         follows: somebody looks where it has moved to; else every refusal is the last word.
         participant: whose it is, where that isn't the one of the node that was asked for it.
+        successors: nodes that may have it next, as its own node said last.
     """
 
     kind = ""
@@ -38,6 +47,11 @@ class Followed(ABC):
         self._final: Refuse | None = None
         self._missing_since_us: int | None = None
         self._asked_us = 0
+        self._awaited: dict[ClientLoop, tuple[int, int]] = {}
+        """Whom we asked to say where it comes to be -> when, and the number of the question."""
+        self._heard: Place | None = None
+        self._learn_at_us: int | None = 0
+        self.successors: tuple[Place, ...] = ()
 
     @abstractmethod
     def mind_of_stream(self) -> ClientPublication | ClientSubscription:
@@ -79,7 +93,14 @@ class Followed(ABC):
         return refusal if sought else None
 
     def asks(self, at_us: int) -> bool:
-        """Whether to ask other nodes now where it is, since its own is away; then that counts as done."""
+        """Whether to ask other nodes now where it is, since its own is away; then that counts as done.
+
+        Not while one of them is to say so as soon as it knows.
+        """
+        if self._heard is None and any(
+            loop.is_answering(number) for loop, (_, number) in list(self._awaited.items())
+        ):
+            return False
         away_us = self._loop.down_us()
         before_loss = self._asked_us < at_us - away_us
         if not away_us or not (before_loss or at_us - self._asked_us >= ask_again_us(away_us)):
@@ -91,6 +112,36 @@ class Followed(ABC):
         """Another node has answered our call, maybe the one where it is now: where its own is away, the next
         look asks, however short ago the last did."""
         self._asked_us = 0
+
+    def awaits(self, loop: ClientLoop, at_us: int) -> bool:
+        """Whether to ask this node now to say where it comes to be."""
+        before = self._awaited.get(loop)
+        return before is None or (at_us - before[0] >= AWAIT_AGAIN_US and not loop.is_answering(before[1]))
+
+    def awaited(self, loop: ClientLoop, at_us: int, number: int) -> None:
+        """It was asked so."""
+        self._awaited[loop] = at_us, number
+
+    def heard(self, place: Place) -> None:
+        """A node says where it is."""
+        self._heard, self._asked_us = place, 0
+
+    def take_heard(self) -> Place | None:
+        """Where it is now, as a node said that was asked to; None: none has, or it is no news."""
+        place, self._heard = self._heard, None
+        return place if place is not None and place["epoch"] > self.epoch else None
+
+    def to_learn(self, at_us: int) -> bool:
+        """Whether to ask its node now who may have it next; then that counts as done."""
+        if self._learn_at_us is None or at_us < self._learn_at_us:
+            return False
+        self._learn_at_us = None
+        return True
+
+    def learn(self, at_us: int, successors: Sequence[Place]) -> None:
+        """These may have it next, as its node says; where nobody may, that isn't asked again."""
+        self.successors = tuple(successors)
+        self._learn_at_us = at_us + LEARN_AGAIN_US if successors else None
 
     def missing_us(self, at_us: int, *, known: bool) -> int:
         """For how long nobody has known it.
@@ -128,6 +179,7 @@ class Followed(ABC):
                 if old is not loop and here.publications.get(self.name) is of:
                     del here.publications[self.name]
             self._loop, self.epoch, self._final = loop, epoch, None
+            self._awaited, self._learn_at_us, self.successors = {}, 0, ()
             loop.mind()  # Wakes it: there is something to say.
         old.ring()
 

@@ -75,6 +75,16 @@ class NamedPublisher:
         """
         return self.publisher.durable_row
 
+    @property
+    def left_out_rows(self) -> int:
+        """Rows of this name that the node has left out under overload, since the first, as it said last:
+        only where all outputs that miss them have ``qos=`` (docs/shedding.md).
+
+        Raises:
+            LinkError: it was closed.
+        """
+        return self.publisher.left_out_rows
+
     def publish(self, data: Any) -> None:
         """Give rows to the source, as ``Federation.publish`` does; the first one has the number ``next_row``.
 

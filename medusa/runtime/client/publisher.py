@@ -97,6 +97,11 @@ class Publisher(Followed):
         """The node holds the rows below this number durably."""
         return self.under_lock(lambda: self._mind.durable_seq)
 
+    @property
+    def left_out_rows(self) -> int:
+        """So many of the published rows the node has left out under overload, as it said last."""
+        return self.under_lock(lambda: self._mind.left_out_rows)
+
     def check(self) -> None:
         """Whether the node still takes it.
 

@@ -44,6 +44,11 @@ class Publishing:
         columns = {field.name: field.type for field in source.schema}
         return {"columns": columns, "time": source.time, "unit": source.unit, "slack_us": source.slack_us}
 
+    def left_out_rows(self, name: str) -> int:
+        """As ``Federation.left_out_rows``."""
+        publisher = self._publishers.get(name)  # To ask begins no publisher, for whom others would wait.
+        return 0 if publisher is None else publisher.left_out_rows
+
     def boundary(self, name: str, time: Any) -> None:
         """As ``Federation.boundary``."""
         self._publisher(name).promise(boundary_time_us(time, name))

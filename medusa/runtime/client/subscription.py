@@ -202,6 +202,18 @@ class Subscription(Followed):
         self._check_tentative("missed_rows")
         return self._mind.receiver.tentative.missed_rows
 
+    @property
+    def left_out_above(self) -> dict[str, int]:
+        """Input rows that are missing above this stream, since a node had too much to do and left them out:
+        by place, ``query/box.source``. Rows counted there are those of that source; they only grow, in no
+        order with the rows of this stream. Empty: nothing was left out."""
+        return self.under_lock(lambda: dict(self._mind.receiver.thinned))
+
+    @property
+    def left_out_rows(self) -> int:
+        """The sum of ``left_out_above``."""
+        return sum(self.left_out_above.values())
+
     def on_state(self, callback: Callable[[str], None]) -> None:
         """Have this called with each new ``state``, by the thread that reads, where it has come to it.
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from medusa.elements import Element, Silent
+from medusa.elements import Element, Shed, Silent
 from medusa.engine.fragment import Fragment
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.deploy.admission import Admission, ClusterNow
 from medusa.nodes.reports import Forked, FragmentFailed, Ran
 from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.runtime.engine_host.budgets import UNBOUNDED
@@ -22,7 +23,7 @@ from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.engine_host.hosted import HostedFragment
 from medusa.wire.outbox import Fork, Persist, Regroup, RunFragment, Weigh
 
-__all__ = ["Elsewhere", "FragmentElsewhere", "GatheringHost", "running_elsewhere"]
+__all__ = ["Elsewhere", "FragmentElsewhere", "GatheringHost", "admission_of", "running_elsewhere"]
 
 
 class ElementOutcome(Protocol):
@@ -68,6 +69,9 @@ class Elsewhere(Protocol):
     def told(self) -> dict[str, Any]:
         """What the catalog and the status say of it."""
 
+    def cluster(self) -> ClusterNow:
+        """How it is now: what load there costs follows from it, and whether any is taken."""
+
     def close(self) -> None:
         """End it."""
 
@@ -83,6 +87,11 @@ def running_elsewhere(
     finally:
         if made is not None:
             made.close()
+
+
+def admission_of(elsewhere: Elsewhere) -> Admission:
+    """What its node says of what is offered, and of itself."""
+    return Admission(elsewhere.accept, elsewhere.told, elsewhere.cluster)
 
 
 class GatheringHost(EngineHost):
@@ -145,6 +154,12 @@ class GatheringHost(EngineHost):
         if isinstance(effect.element, Silent):
             self._trigger(name)
             super()._run(effect)
+            return
+        if isinstance(
+            effect.element, Shed
+        ):  # Nothing is left out there: its cluster decides how much it takes.
+            self._trigger(name)
+            self._tell(name, running.life, Ran(name, []))
             return
         away.give(effect.stream, effect.element)
 

@@ -1,6 +1,7 @@
 """Runs fragments and writes checkpoints beside the loop, so that heartbeats go on meanwhile.
 
-One thread runs the engine, one writes to disk, and one does what would hold these up. Each works in the
+One thread runs the engine, one writes to disk, one deletes there what isn't needed, and one does what would
+hold these up. Each works in the
 order in which it was asked; ``finished`` fetches what came of it. So a fragment has one owner at a time, and
 a checkpoint has its state between two elements.
 """
@@ -93,7 +94,7 @@ class EngineHost:
         bounds: EngineBounds = UNBOUNDED,
     ) -> None:
         self._counts = counts
-        self._kept = HostDisk(store, journal, self._tell)
+        self._kept = HostDisk(store, journal, self._tell, lambda job: self._sweeper.give(job))
         """The disk's thread owns it."""
         self._clock = clock
         self._wake = wake
@@ -108,6 +109,7 @@ class EngineHost:
         self._make_worker: Callable[[str], Worker] = worker or partial(WorkerThread, failed=self._break)
         self._engine = self._make_worker("medusa-engine")
         self._disk = self._make_worker("medusa-disk")
+        self._sweeper = self._make_worker("medusa-sweep")
         self._running: dict[str, HostedFragment] = {"": HostedFragment(None, 0, self._give)}
         self._openings = Openings(clock, self._opened, self._give, lambda job: self._beside.give(job))
         self._budgets = Budgets(bounds)
@@ -271,6 +273,7 @@ class EngineHost:
         ended = self._engine.stop(timeout_s, last=self._settle)
         if "_beside" in vars(self):
             ended = self._beside.stop(timeout_s) and ended
+        ended = self._sweeper.stop(timeout_s) and ended
         ended = self._disk.stop(timeout_s, last=last) and ended
         self._refuse_broken()
         return ended
@@ -505,7 +508,7 @@ class EngineHost:
             self._fail(running, name, error)
             return True
         dying = running.holding.held() if running.holding is not None else NOTHING
-        self._tell(name, running.life, Ran(name, outputs, refused, dying))
+        self._tell(name, running.life, Ran(name, outputs, refused, dying, fragment.ruled.take()))
         if not running.is_fork:
             self._untold.add(name)
             if self._clock.monotonic_us() - running.stats_at_us >= STATS_EVERY_US:
@@ -573,6 +576,8 @@ class EngineHost:
 
         def copied(why: str) -> None:
             if not why:
+                if not effect.fragment:
+                    self._kept.catalog_comes(effect.token)
                 self._disk.give(lambda: self._kept.write(running, effect, copying, before))
                 return
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, why))

@@ -20,7 +20,8 @@ __all__ = ["NodeGroups", "write_catalog"]
 
 
 class NodeGroups:
-    """The groups of one node in its store. One thread at a time uses it.
+    """The groups of one node in its store. One thread at a time uses it; older catalogs may be deleted in
+    another.
 
     Args:
         catalog: the number of the catalog that stands; 0: none.
@@ -101,11 +102,4 @@ def write_catalog(store: Store, token: int, files: Mapping[str, Content]) -> Non
         StateError: one couldn't be written; then neither counts.
     """
     sealed = seal(files, {"fragment": "", "token": token})
-    first, second = catalog_names(token)
-    store.write(first, sealed)
-    try:
-        store.write(second, sealed)
-    except BaseException:
-        with contextlib.suppress(StateError):
-            store.delete(first)
-        raise
+    store.write_all(dict.fromkeys(catalog_names(token), sealed))

@@ -25,6 +25,7 @@ from medusa.wire.status_and_metrics import (
     MarketContractStatus,
     MarketStatus,
     MissingStatus,
+    NodeSheddingStatus,
     NodeStatus,
     ReplicasStatus,
     SecondaryStatus,
@@ -43,6 +44,12 @@ def node_families(status: NodeStatus) -> Iterator[Metric]:
     of which something isn't decided, and of contracts by which it trades; what is null has no sample."""
     node, link, fragment = ["node"], ["node", "peer"], ["node", "query", "fragment"]
     yield from _families(LoadStatus, "node", node, [(status.load, [status.node])])
+    yield from _families(
+        NodeSheddingStatus,
+        "node",
+        node,
+        [] if status.shedding is UNSET else [(status.shedding, [status.node])],
+    )
     yield from _families(NodeStatus, "node", node, [(status, [status.node])])
     undecided = [(of, [status.node, query]) for query, of in status.undecided.items()]
     yield from _families(AgreementStatus, "query", ["node", "query"], undecided)

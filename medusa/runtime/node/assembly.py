@@ -9,13 +9,12 @@ from functools import partial
 
 from medusa.errors import ConfigError, StateError
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.admission import Admission
 from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Listening
 from medusa.runtime.contracts.content import check_content
 from medusa.runtime.contracts.receipt_files import ReceiptFolder
 from medusa.runtime.engine_host.budgets import bounds_of
-from medusa.runtime.engine_host.gathering import Elsewhere, GatheringHost
+from medusa.runtime.engine_host.gathering import Elsewhere, GatheringHost, admission_of
 from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.exposition.server import MetricsServer, node_figures
 from medusa.runtime.machine.clock import SystemClock
@@ -139,7 +138,7 @@ def assembled(
             signer=keys.signer,
             papers=papers_of(settings),
             content=check_content,
-            accepting=None if elsewhere is None else Admission(elsewhere.accept, elsewhere.told),
+            accepting=None if elsewhere is None else admission_of(elsewhere),
         )
         transport = Transport(
             listen=settings.listen,

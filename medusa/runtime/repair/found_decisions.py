@@ -36,11 +36,13 @@ class FoundDecisions:
         decisions: by fragment: what follows the checkpoint without a gap, and nothing else.
         logs: by fragment, the files that hold them.
         unused: what is to be cut or removed, since decisions of this life will bear its numbers.
+        lost: fragments of which decisions that were on disk can't be used; empty name: nobody knows whose.
     """
 
     decisions: dict[str, list[Decision]] = field(default_factory=dict)
     logs: dict[str, list[int]] = field(default_factory=dict)
     unused: list[Unused] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
 
 
 def find_decisions(
@@ -76,6 +78,7 @@ def find_decisions(
                 f"{journal.where(number)} {damage.what}: {damage.lost} bytes of it can't be used. Rows that "
                 "left after them may differ from those that come again under the same numbers"
             )
+            found.lost.add(name)
         if name not in at or any(each.fragment != name for each in records):
             if not (unknown_stay and (records or damaged)):
                 found.unused.append(Unused(number, 0, aside=damaged))
@@ -87,6 +90,7 @@ def find_decisions(
                 "used: rows that left after them may differ from those that come again under the same numbers"
             )
             found.unused.append(Unused(number, 0, aside=True))
+            found.lost.add(name)
             continue
         if length < size or damaged:
             found.unused.append(Unused(number, length, aside=damaged))
@@ -101,6 +105,7 @@ def find_decisions(
             found.unused = [each for each in found.unused if each.number not in found.logs[name]]
             found.unused += [Unused(number, 0, aside=True) for number in found.logs.pop(name)]
             del found.decisions[name]
+            found.lost.add(name)
     return found
 
 

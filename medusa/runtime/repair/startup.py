@@ -19,7 +19,7 @@ from medusa.errors import QueryError, StateError
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.catalog.in_doubt import FragmentInDoubt
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
-from medusa.nodes.repair.doubtful_parts import begin_doubt, lost_state
+from medusa.nodes.repair.doubtful_parts import begin_doubt, lost_state, older_state, others_have
 from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.nodes.spec.fragment_spec import fragment_from
 from medusa.ports import Buffer, Clock, NodeJournal, Store
@@ -175,11 +175,34 @@ class NodeFolder:
                 if name not in found.saved and owner_of(name) in found.begun:
                     # Begun anew it would number other rows as those that readers have, and take rows for new
                     # that a publisher has had acknowledged.
+                    guarded = others_have(catalog, name)
                     lost_state(catalog, name)
-                    self._warn(f"fragment {name}: no checkpoint of it is whole, so it waits for an operator")
+                    waits = "those that stand by" if guarded else "an operator"
+                    self._warn(f"fragment {name}: no checkpoint of it is whole, so it waits for {waits}")
+                elif self._lacks_newest(found, name) and others_have(catalog, name):
+                    # Senders have been told of the newest: those that stand by have the rows, and we don't.
+                    older_state(catalog, name)
+                    self._warn(
+                        f"fragment {name}: its newest checkpoint is lost: it waits for those that stand by"
+                    )
         if self._journal is not None:
             self._find_decisions(self._journal, found)
         return found
+
+    def _lacks_newest(self, found: StartupState, name: str) -> bool:
+        """Whether a newer checkpoint than the one that is used was durable, or may have been: a node keeps
+        two, once there were two."""
+        if name not in found.saved:
+            return False
+        used, owner = found.saved[name].record, owner_of(name)
+        if used is None:
+            return False
+        mine = [each for each in self.groups if each.owner == owner]
+        numbers = [each.number for each in mine if each.kind == "checkpoint"]
+        marks = [each.number for each in mine if each.kind == "first checkpoint mark"]
+        return max(numbers) > used.token or (
+            len(numbers) == 1 and max(marks, default=used.token) < used.token
+        )
 
     def _owners(self) -> dict[str, list[GroupName]]:
         owners: dict[str, list[GroupName]] = {}
@@ -299,6 +322,13 @@ class NodeFolder:
             if decisions:
                 saved = found.saved.get(name, SavedCheckpoint(record=None, logs={}))
                 found.saved[name] = replace(saved, decisions=decisions)
+        if in_doubt.newest:
+            return
+        catalog = found.catalog
+        for name in [name for name in catalog.fragments if name in read.lost or "" in read.lost]:
+            if others_have(catalog, name):
+                older_state(catalog, name, checkpoint=name in found.saved)
+                self._warn(f"fragment {name}: decisions of it are lost: it waits for those that stand by")
 
     # --- begin with what peers know ---------------------------------------------------------------
 

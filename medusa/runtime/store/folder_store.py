@@ -1,6 +1,6 @@
 """Groups of files in a folder that are there whole or not at all, also after a power cut.
 
-A group is written into ``NAME.tmp``: every file synced, then the folder renamed, then the parent
+A group is written into ``NAME.tmp``: its files and itself synced, then the folder renamed, then the parent
 synced. A sync that fails means that the group doesn't exist; nothing is retried in place, since the
 kernel may have dropped the pages that it couldn't write.
 """
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from medusa.errors import QueryError, StateError
 from medusa.ports import Buffer, Content, pieces_of
 from medusa.runtime.machine.locks import FolderLock
+from medusa.runtime.store.file_sync import OpenFiles
 
 __all__ = ["FILE_MODE", "FOLDER_MODE", "FolderStore", "missing", "path_of", "read_whole", "told", "write_all"]
 
@@ -35,7 +36,7 @@ EARLY_BYTES = 1 << 23
 """So much of a file at a time is given to the disk while it is being written."""
 
 SYNCED_TOGETHER = 64
-"""Files of a group are written before the first of them is synced, at most so many."""
+"""Files are written before the first of them is synced, at most so many."""
 
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
 _DRAFT = re.compile(rf"(?:{_GROUP.pattern})\.tmp")
@@ -142,27 +143,57 @@ class FolderStore:
         Raises:
             StateError: it couldn't be written, or is there already; no new group exists.
         """
-        _check(name, _GROUP)
-        draft = f"{name}.tmp"
+        self.write_all({name: files})
+
+    def write_all(self, groups: Mapping[str, Mapping[str, Content]]) -> None:
+        """Store several new groups durably, in little more time than one.
+
+        Raises:
+            StateError: one couldn't be written, or is there already; none of the new groups exists.
+        """
+        for name in groups:
+            _check(name, _GROUP)
+        where = f"{self._path}/{next(iter(groups))}"
+        made: set[str] = set()
         try:
-            with told(f"{self._path}/{name}", "couldn't be written"):
-                if self._is_there(name):
-                    raise FileExistsError(errno.EEXIST, "it is there already")
-                self._remove(draft)  # of an earlier write that was interrupted
-                os.mkdir(draft, FOLDER_MODE, dir_fd=self._folder)
-                self._fill(draft, files)
-                os.rename(draft, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        except StateError:
-            with contextlib.suppress(OSError):
-                self._remove(draft)
-            raise
-        try:
-            with told(f"{self._path}/{name}", "couldn't be synced"):
+            with told(where, "couldn't be written"):
+                with OpenFiles(SYNCED_TOGETHER) as unsynced:
+                    for name, files in groups.items():
+                        with told(f"{self._path}/{name}", "couldn't be written"):
+                            self._draft(name, files, unsynced)
+                    unsynced.sync()
+                for name in groups:
+                    os.rename(f"{name}.tmp", name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+                    made.add(name)
+            with told(where, "couldn't be synced"):
                 os.fsync(self._folder)
         except StateError:
-            with contextlib.suppress(OSError):
-                self._remove(name)
+            for name in groups:
+                with contextlib.suppress(OSError):
+                    self._remove(name if name in made else f"{name}.tmp")
             raise
+
+    def _draft(self, name: str, files: Mapping[str, Content], unsynced: OpenFiles) -> None:
+        draft = f"{name}.tmp"
+        if self._is_there(name):
+            raise FileExistsError(errno.EEXIST, "it is there already")
+        self._remove(draft)  # of an earlier write that was interrupted
+        os.mkdir(draft, FOLDER_MODE, dir_fd=self._folder)
+        folder = os.open(draft, _FOLDER, dir_fd=self._folder)
+        try:
+            for file, data in files.items():
+                _check(file, _FILE)
+                number = os.open(file, _WRITE, FILE_MODE, dir_fd=folder)
+                try:
+                    _write_early(number, data)
+                except BaseException:
+                    os.close(number)
+                    raise
+                unsynced.add(number)
+        except BaseException:
+            os.close(folder)
+            raise
+        unsynced.add(folder)
 
     def _is_there(self, name: str) -> bool:
         """Asked by name: a folder may hold many thousands."""
@@ -171,22 +202,6 @@ class FolderStore:
         except FileNotFoundError:
             return False
         return True
-
-    def _fill(self, draft: str, files: Mapping[str, Content]) -> None:
-        folder = os.open(draft, _FOLDER, dir_fd=self._folder)
-        written: list[int] = []
-        try:
-            for file, data in files.items():
-                _check(file, _FILE)
-                written.append(os.open(file, _WRITE, FILE_MODE, dir_fd=folder))
-                _write_early(written[-1], data)
-                if len(written) == SYNCED_TOGETHER:
-                    _sync(written)
-            _sync(written)
-            os.fsync(folder)
-        finally:
-            for number in (*written, folder):
-                os.close(number)
 
     def read(self, name: str) -> dict[str, Buffer]:
         """All files of a group.
@@ -330,14 +345,6 @@ def _write_early(number: int, data: Content) -> None:
                 with contextlib.suppress(OSError):
                     os.posix_fadvise(number, begun, at - begun, os.POSIX_FADV_DONTNEED)
                 begun = at
-
-
-def _sync(files: list[int]) -> None:
-    """Sync and close files: after the first little is left to be done for the others."""
-    for number in files:
-        os.fsync(number)
-    while files:
-        os.close(files.pop())
 
 
 def _together(pieces: tuple[Buffer, ...]) -> Iterator[Buffer]:

@@ -14,7 +14,7 @@ import re
 from medusa.ports import Buffer
 from medusa.runtime.store.folder_store import FILE_MODE, FOLDER_MODE, told, write_all
 
-__all__ = ["FolderSegments", "make_folder"]
+__all__ = ["FolderSegments", "make_folder", "sync_folder"]
 
 _ENDINGS = {"rows": "arrows", "index": "index", "copy": "index-copy", "removed": "removed"}
 _FILES = {ending: file for file, ending in _ENDINGS.items()}
@@ -194,6 +194,11 @@ def make_folder(path: str) -> None:
 
 
 def sync_folder(path: str) -> None:
+    """Make durable which files are in a folder.
+
+    Raises:
+        OSError: it can't be read, or synced.
+    """
     number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(number)

@@ -27,6 +27,9 @@ class NoStore:
     def write(self, name: str, files: Mapping[str, Content]) -> None:
         """Nothing is written, and nobody is told that it was durable over our end."""
 
+    def write_all(self, groups: Mapping[str, Mapping[str, Content]]) -> None:
+        """As ``write``."""
+
     def read(self, name: str) -> dict[str, Buffer]:
         raise StateError(f"no group {self.where(name)}", code="state.io")
 

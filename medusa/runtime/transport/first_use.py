@@ -165,11 +165,16 @@ def pin(path: Path, address: str, key: str) -> None:
     Raises:
         LinkError: it can't be written.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
         number = os.open(path, flags, 0o600)
         try:
-            os.write(number, f"{address} {key}\n".encode())  # One write: lines of two programs don't mix.
+            size = os.fstat(number).st_size
+            # A line that a crash cut off must not take this one with it: nobody would find the key again.
+            begin = "\n" if size and os.pread(number, 1, size - 1) != b"\n" else ""
+            os.write(
+                number, f"{begin}{address} {key}\n".encode()
+            )  # One write: lines of two programs don't mix.
             os.fsync(number)
         finally:
             os.close(number)

@@ -12,7 +12,7 @@ from typing import Any
 
 from medusa.errors import StateError
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.admission import Admission
+from medusa.nodes.deploy.admission import Admission, ClusterNow
 from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX
 from medusa.nodes.load.loads import Usage
 from medusa.nodes.node import NodeMind
@@ -116,6 +116,8 @@ class NodeMachine(Machine):
         """What runs fragments; read when it starts."""
         self.accept: Callable[[FragmentSpec], None] = lambda fragment: None
         """Whether it takes a fragment; read when it starts."""
+        self.cluster: Callable[[], ClusterNow | None] = lambda: None
+        """What runs its fragments in its place; read when it starts."""
 
     def engine_is(self, make: Callable[..., EngineHost]) -> None:
         """From its next start on this makes what runs its fragments."""
@@ -179,7 +181,7 @@ class NodeMachine(Machine):
             catalog=found.catalog,
             saved=found.saved,
             first_token=found.first_token,
-            accepting=Admission(self.accept),
+            accepting=Admission(self.accept, cluster=self.cluster),
             loop_bytes_max=loop_bytes_max,
             **self._keys(),
         )

@@ -244,6 +244,18 @@ class Disk:
         if not self.sync(name):
             raise StateError(f"can't write {self.where(name)}: the disk failed")
 
+    def write_all(self, groups: Mapping[str, Mapping[str, Content]]) -> None:
+        """One after the other: who dies in between has the first."""
+        made: list[str] = []
+        try:
+            for name, files in groups.items():
+                self.write(name, files)
+                made.append(name)
+        except BaseException:
+            for name in made:
+                self.delete(name)
+            raise
+
     def read(self, name: str) -> dict[str, Buffer]:
         try:
             return dict(self._groups[name])

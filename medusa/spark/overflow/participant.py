@@ -11,6 +11,7 @@ from typing import Any
 
 from medusa.engine.fragment import Fragment
 from medusa.errors import LinkError, QueryError
+from medusa.nodes.deploy.admission import ClusterNow
 from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.ports import Clock
 from medusa.query.boxes import Graph, Sink, Source
@@ -102,7 +103,7 @@ def worth_until_us(sink: Sink) -> int | None:
 
 
 class TriggerLatency:
-    """How long the last triggers took.
+    """How long the last triggers took, and how much of that was no work.
 
     Args:
         least_us: that is told whatever was measured.
@@ -111,10 +112,18 @@ class TriggerLatency:
     def __init__(self, least_us: int = 0) -> None:
         self._least_us = least_us
         self._took_us: tuple[int, ...] = ()  # replaced, not changed: two threads look at it
+        self._beside_us: tuple[int, ...] = ()
 
-    def add(self, took_us: int) -> None:
-        """One more."""
+    def add(self, took_us: int, worked_us: int = 0) -> None:
+        """One more, whose longest group worked for so long."""
         self._took_us = (*self._took_us[1 - TRIGGERS_KEPT :], took_us)
+        self._beside_us = (*self._beside_us[1 - TRIGGERS_KEPT :], max(took_us - worked_us, 0))
+
+    @property
+    def overhead_us(self) -> int:
+        """What half of the triggers took at most beside their work."""
+        ordered = sorted(self._beside_us)
+        return ordered[len(ordered) // 2] if ordered else 0
 
     def quantile(self, share: float) -> int:
         """So many of the triggers took no longer; 0 to 1."""
@@ -171,6 +180,10 @@ class Participant:
         text, hint = reason(spec, latency_us=2 * self._latency.quantile(0.99))
         if text:
             raise LinkError(f"node {self._node!r} runs on Spark: {text}", hint=hint, code="E_DECLINED")
+
+    def cluster(self) -> ClusterNow:
+        """See ``Elsewhere``."""
+        return ClusterNow(overhead_us=self._latency.overhead_us, down=self._executor.down)
 
     def told(self) -> dict[str, Any]:
         """See ``Elsewhere``; another answer at most every 30 s, since the whole federation hears it."""

@@ -68,7 +68,8 @@ class RemoteFragment:
         fragment: at rest; it is not used afterwards.
         key: by which the executor knows it.
         shards: of its keys, where it has a box that can be in shards.
-        ran: called with how long each run of the executor took, in microseconds.
+        ran: called with how long each run of the executor took, and how long of that the group worked that
+            had the most to do, in microseconds.
 
     Raises:
         StateError: the executor doesn't take it.
@@ -82,7 +83,7 @@ class RemoteFragment:
         key: str,
         shards: int,
         clock: Clock,
-        ran: Callable[[int], None] = lambda took_us: None,
+        ran: Callable[[int, int], None] = lambda took_us, worked_us: None,
     ) -> None:
         self.graph = fragment.graph
         self.sinks = tuple(fragment.sinks)
@@ -295,6 +296,12 @@ class RemoteFragment:
             for sink in below.sinks:
                 answers[number].outputs += [(sink, each) for each in below.drain(sink)]
 
+    def _worked_us(self, group: int, made: Made) -> int:
+        """For how long its boxes were at work in this trigger; who has just read a group counts anew."""
+        before_us: int = sum(each["busy_us"] for each in self._figures.get(group, ()))
+        now_us: int = sum(each["busy_us"] for each in made.figures)
+        return max(now_us - before_us, 0)
+
     def _ran(self, work: Mapping[int, list[Item]]) -> dict[int, tuple[list[Item], dict[int, str]]]:
         """What the groups made; those without work aren't asked."""
         found: dict[int, tuple[list[Item], dict[int, str]]] = {number: ([], {}) for number in work}
@@ -303,7 +310,8 @@ class RemoteFragment:
         if asked:
             begun_us = self._clock.monotonic_us()
             answers = self._executor.run(self._key, asked)
-            self._report_run(self._clock.monotonic_us() - begun_us)
+            worked_us = max((self._worked_us(number, made) for number, made in answers.items()), default=0)
+            self._report_run(self._clock.monotonic_us() - begun_us, worked_us)
         if answers.keys() != asked.keys():
             raise LostError(f"of groups {sorted(asked)} only {sorted(answers)} answered")
         for number, made in answers.items():

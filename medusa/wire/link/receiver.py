@@ -104,6 +104,8 @@ class Receiver:
         known: of a named receiver: its name is known to the sender, which shall not begin it anew.
         fragment_epoch: in which the fragment that reads is its node's, asked with each ``Attach``.
         tentative: the lane beside, for rows that may be wrong; what it brings waits there (``take``).
+        shed_rows: of the stream, that we have left out under overload; told with each ``Ack``.
+        thinned: place above the stream -> rows left out there, as the sender said.
 
     Args:
         tentative: ask for that lane too; not under a name.
@@ -151,6 +153,8 @@ class Receiver:
         self.duplicates = self.stale = self.lost_rows = self.skipped = self.attachments = 0
         self.refusal: Refuse | None = None
         self.note = self.own_note = b""
+        self.shed_rows = 0
+        self.thinned: dict[str, int] = {}
         self.asking = self.known = False
         self.may_lose: int | None = None
         self.told: tuple[int, bytes] | None = None
@@ -341,6 +345,7 @@ class Receiver:
         self._end_seq, self._end_us = message.tentative or (0, START_US)
         self.tentative.attached(self.peer, self._epoch, given=message.tentative is not None)
         self._epoch_boundary_us = message.boundary_us
+        self._note_thinned(message)
         out += self._promise(message.boundary_us, 0)
         self._ack_soon(now_us)
         return out
@@ -416,7 +421,14 @@ class Receiver:
         self._received_bytes += cost
         self.held_bytes += cost
         self._frames = message.frame + 1
+        self._note_thinned(message)
         return cost
+
+    def _note_thinned(self, message: Attached | Data | Boundary) -> None:
+        """Counts only grow: a sender that fell back to a checkpoint comes to them again."""
+        for place, rows in message.thinned:
+            if place in self.thinned or len(self.thinned) < limits.THINNED_MAX:
+                self.thinned[place] = max(self.thinned.get(place, 0), rows)
 
     def _progress(self, now_us: int, message: Progress) -> list[Delivery]:
         self.pressed = message.pressed
@@ -526,6 +538,15 @@ class Receiver:
             elif self.state is ReceiverState.FLOWING:
                 self._ack(now_us)
 
+    def has_shed(self, rows: int) -> None:
+        """So many of its rows an earlier life of ours has left out."""
+        self.shed_rows = rows
+
+    def sheds(self, now_us: int, rows: int) -> None:
+        """So many of its rows we have left out by now; the sender hears it with the next ``Ack``."""
+        self.shed_rows = rows
+        self._ack_soon(now_us)
+
     def durable_again(self, seq: int) -> None:
         """Before anything is attached: of what an earlier life received, only rows below this one are
         durable."""
@@ -597,6 +618,7 @@ class Receiver:
             granted=self._granted(),
             note=self.own_note,
             configuration=self._fence.number,
+            shed=self.shed_rows,
         )
         self._outbox.send(self.peer, self._acked)
 

@@ -27,6 +27,8 @@ class ReceiverView:
         stream_version: that it was told of the stream.
         lost_rows: it asked for so many that weren't kept any more; it counts the same.
         lane: what it has of the tentative lane; None: it didn't ask for it.
+        shed_rows: of what it was sent, that it says to have left out under overload.
+        told_thinned: that it was told of what is left out above the stream: as ``Sender.thins`` counts.
     """
 
     peer: str
@@ -51,6 +53,8 @@ class ReceiverView:
     note: bytes = b""
     stream_version: int = 1
     lane: TentativeView | None = None
+    shed_rows: int = 0
+    told_thinned: int = 0
 
     def outstanding(self, end: int) -> bool:
         """Whether it has still to take something of a log that ends with this entry."""
@@ -94,6 +98,11 @@ class ReceiverView:
         """It is asked what it has, or need not be just after it was sent something."""
         self.asked_at_us = now_us
 
+    def tell_thinned(self, change: int) -> bool:
+        """Whether it hasn't heard yet what is left out above the stream; by its next frame it has."""
+        is_news, self.told_thinned = change > self.told_thinned, change
+        return is_news
+
     def skip(self) -> None:
         """It has the next entry of the log."""
         self.cursor += 1
@@ -114,11 +123,18 @@ class ReceiverView:
         if message.note and not (self.plain or self.named) and message.durable >= self.durable:
             self.note = message.note
         self.durable = max(self.durable, message.durable)
+        self.shed_rows = max(self.shed_rows, message.shed)
         self.granted = max(self.granted, min(message.granted, self.sent_bytes + limits.CREDIT_BYTES_MAX))
 
 
-def frame_of(stream: str, view: ReceiverView, entry: OutputEntry) -> Data | Boundary:
-    """The next frame for this receiver."""
+def frame_of(
+    stream: str, view: ReceiverView, entry: OutputEntry, thinned: tuple[tuple[str, int], ...] = ()
+) -> Data | Boundary:
+    """The next frame for this receiver.
+
+    Args:
+        thinned: what it is to be told of rows left out above.
+    """
     if entry.time_us is not None:
         return Boundary(
             stream=stream,
@@ -127,6 +143,7 @@ def frame_of(stream: str, view: ReceiverView, entry: OutputEntry) -> Data | Boun
             seq=entry.seq,
             time_us=entry.time_us,
             note=entry.note,
+            thinned=thinned,
         )
     return Data(
         stream=stream,
@@ -137,4 +154,5 @@ def frame_of(stream: str, view: ReceiverView, entry: OutputEntry) -> Data | Boun
         tentative=entry.tentative,
         late=entry.late,
         note=entry.note,
+        thinned=thinned,
     )

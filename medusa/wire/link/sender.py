@@ -60,11 +60,14 @@ class Sender:
         stream_version: said with each attachment; who was told another one has to attach anew.
         skips: numbers that no row has, from each first one to before the second.
         life: of the stream; who has rows of another one is refused. 0: unknown.
+        thinned: place above the stream -> rows left out there under overload; readers hear it with the next
+            frame.
         fence: by which configuration of its query it goes; whoever has the sender asks it before it brings
             what readers say.
     """
 
     muted = False
+    thinned: tuple[tuple[str, int], ...] = ()
     stream_version = 1
     life = 0
 
@@ -94,6 +97,8 @@ class Sender:
         self._fetch: Callable[[int, int], None] | None = None
         self._gather: Callable[[Sequence[Buffer]], Buffer] | None = None
         self._over_boundaries = False
+        self._thins = 0
+        """So often has ``thinned`` changed."""
         self._more_at_us: int | None = None
         """There is credit for more than one burst."""
         self.seats = NamedSubscriptions(stream, self.receivers, outbox)
@@ -118,6 +123,16 @@ class Sender:
                 boundaries that wait, the first says nothing.
         """
         self._gather, self._over_boundaries = gather, over_boundaries
+
+    def thins(self, thinned: Mapping[str, int]) -> None:
+        """So many rows were left out by now above the stream, by place."""
+        made = tuple(sorted(thinned.items()))
+        if len(made) > limits.THINNED_MAX:
+            last = limits.THINNED_MAX - 1
+            made = (*made[:last], (made[last][0], sum(rows for _, rows in made[last:])))
+        if made != self.thinned:
+            self.thinned = made
+            self._thins += 1
 
     def begin_version(self, now_us: int, version: int) -> None:
         """The stream has this version from here on: who was told another one has to attach anew."""
@@ -374,6 +389,7 @@ class Sender:
         view.asked_at_us = now_us
         view.stream_version = self.stream_version
         view.moved_at_us = view.moved_at_us if stuck else now_us
+        view.tell_thinned(self._thins)
         self._outbox.send(
             peer,
             Attached(
@@ -392,6 +408,7 @@ class Sender:
                 tentative=(max(self.log.next_seq, wanted), self.log.boundary_us)
                 if message.tentative
                 else None,
+                thinned=self.thinned,
             ),
         )
         self.tentative.attached(now_us, view, asked=message.tentative)
@@ -551,7 +568,8 @@ class Sender:
                     self._fetch(now_us, view.cursor)
                 return
             entry, end = self._gathered(view, entry)
-            self._outbox.send(view.peer, frame_of(self.stream, view, entry), entry.payload)
+            thinned = self.thinned if view.tell_thinned(self._thins) else ()
+            self._outbox.send(view.peer, frame_of(self.stream, view, entry, thinned), entry.payload)
             view.sent(entry, end)
             if idle:
                 # The first of a burst starts the clock of ``Progress`` and of the cut-off.

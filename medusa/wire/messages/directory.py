@@ -121,11 +121,16 @@ class Lookup(MessageBase, frozen=True, tag="lookup"):
     Attributes:
         name: of a stream, source, fragment, query, node or definition; empty: list all of a kind.
         kind: what it is; empty: whatever bears the name.
+        above: of one whose node the client has lost: the epoch in which that had it. The answer comes once it
+            is in a higher one, or after a second; an earlier release answers at once. 0: at once.
     """
+
+    TAIL: ClassVar[tuple[str, ...]] = ("above",)
 
     request: Count
     name: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
     kind: Annotated[str, Meta(max_length=32)] = ""
+    above: Count = 0
 
 
 class Define(MessageBase, frozen=True, tag="define"):

@@ -56,6 +56,9 @@ NOW = -2
 RESUME = -3
 """``Attach.next_seq``: from what the sender knows to be durable with me; I have nothing any more."""
 
+Thinned = Annotated[tuple[tuple[Name, Count], ...], Meta(max_length=limits.THINNED_MAX)]
+"""Fragment and source, as ``query/box.source`` -> rows that were left out there."""
+
 # --- two peers --------------------------------------------------------------------------------
 
 
@@ -198,9 +201,10 @@ class Ack(MessageBase, frozen=True, tag="ack"):
         granted: bytes you may send in this epoch, counted from its start.
         note: keep this with ``durable`` and give it back when I ask to ``RESUME``.
         configuration: as in ``Attach``.
+        shed: so many of your rows I have left out under overload, since the first.
     """
 
-    TAIL: ClassVar[tuple[str, ...]] = ("configuration",)
+    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "shed")
 
     stream: Name
     epoch: Count
@@ -210,6 +214,7 @@ class Ack(MessageBase, frozen=True, tag="ack"):
     granted: Count
     note: Note = b""
     configuration: Count = 0
+    shed: Count = 0
 
 
 class Detach(MessageBase, frozen=True, tag="detach"):
@@ -258,9 +263,10 @@ class Attached(MessageBase, frozen=True, tag="attached"):
             puts the stream out has changed, and rows come again under higher ones.
         tentative: the tentative lane comes too, and begins with how the stream is: the number after the last
             row, and the last promise, that there are now; None: it doesn't come.
+        thinned: as in ``Boundary``.
     """
 
-    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped", "tentative")
+    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped", "tentative", "thinned")
 
     stream: Name
     epoch: Count
@@ -275,6 +281,7 @@ class Attached(MessageBase, frozen=True, tag="attached"):
     configuration: Count = 0
     skipped: Count = 0
     tentative: tuple[Count, StreamTime] | None = None
+    thinned: Thinned = ()
 
 
 class Data(MessageBase, frozen=True, tag="data"):
@@ -287,9 +294,11 @@ class Data(MessageBase, frozen=True, tag="data"):
         tentative: kind of the rows.
         late: a hidden bool column says which rows came too late at their source.
         note: keep the last one and give it back when you attach.
+        thinned: as in ``Boundary``.
     """
 
     PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
+    TAIL: ClassVar[tuple[str, ...]] = ("thinned",)
 
     stream: Name
     epoch: Count
@@ -299,10 +308,19 @@ class Data(MessageBase, frozen=True, tag="data"):
     tentative: bool = False
     late: bool = False
     note: Note = b""
+    thinned: Thinned = ()
 
 
 class Boundary(MessageBase, frozen=True, tag="boundary"):
-    """No row at or after position ``seq`` has a time below ``time_us``. ``note``: as in ``Data``."""
+    """No row at or after position ``seq`` has a time below ``time_us``.
+
+    Attributes:
+        note: as in ``Data``.
+        thinned: where rows were left out above this stream under overload, and how many, where that has
+            changed since the last frame: all of it. Counts only grow. In no order with the rows.
+    """
+
+    TAIL: ClassVar[tuple[str, ...]] = ("thinned",)
 
     stream: Name
     epoch: Count
@@ -310,6 +328,7 @@ class Boundary(MessageBase, frozen=True, tag="boundary"):
     seq: Count
     time_us: StreamTime
     note: Note = b""
+    thinned: Thinned = ()
 
 
 class Progress(MessageBase, frozen=True, tag="progress"):

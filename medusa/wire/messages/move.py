@@ -184,11 +184,12 @@ class Fed(MessageBase, frozen=True, tag="fed"):
     """What the owner fed next. Payload: the rows of a train, as in ``Data``.
 
     Attributes:
-        kind: of the decision (``nodes.fragment.input_log_records``); 4: only the position moves.
+        kind: of the decision (``nodes.fragment.input_log_records``); 4: only the position moves; 5: how
+            much is left out of the source from here on.
         number: of the decision; -1: it is none.
         source, peer: the input.
         next_seq, boundary_us: where the input stands after it.
-        time_us: of a boundary.
+        time_us: of a boundary; of kind 5 the share, in millionths.
         last: the decision ends with this piece of the train.
         seq, rows, tentative, late: as in ``Data``.
         arrival_us: when the rows came, where that is asked for.
@@ -201,7 +202,7 @@ class Fed(MessageBase, frozen=True, tag="fed"):
     attempt: Count
     ticket: Count
     frame: Count
-    kind: Annotated[int, Meta(ge=0, le=4)]
+    kind: Annotated[int, Meta(ge=0, le=5)]
     number: Annotated[int, Meta(ge=-1, le=limits.SEQ_MAX)]
     source: Name
     peer: Name

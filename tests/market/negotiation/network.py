@@ -112,6 +112,7 @@ class Network:
         self.lines: list[tuple[int, str, str]] = []
         self.cuts: set[frozenset[str]] = set()
         self.measures_us = measures_us
+        self.counts_away = False
         self.slowness: dict[str, float] = {}
         self.contracts: dict[tuple[str, str], Contract] = {}
         self.versions: dict[tuple[str, int], Contract] = {}
@@ -220,8 +221,14 @@ class Network:
     def measure(self, name: str) -> None:
         member = self.members[name]
         if not member.dead:
-            member.trader.measured(self.now_us, self.here(name))
+            away = self.away_of(name) if self.counts_away else {}
+            member.trader.measured(self.now_us, self.here(name), away=away)
             self._look(name)
+
+    def away_of(self, name: str) -> dict[str, int]:
+        """How many rows come to its own tasks that are elsewhere."""
+        own = (each for each in self.tasks.values() if each.owner == name != self.runs_at[each.name])
+        return {each.name: each.rows_per_s_milli for each in own}
 
     def _look(self, name: str) -> None:
         """Do what it wants done, and have it woken."""

@@ -507,3 +507,22 @@ def test_a_version_that_begins_while_both_are_down_keeps_what_it_allows(price, s
     net.run(net.now_us + 10 * S)
     assert (at(net, "b") == there) == stays
     assert codes(net) == (set() if stays else {"E_ENDED"})
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_task_that_is_away_comes_home_once_so_little_comes_to_it_that_there_is_room(counts):
+    """By hand: a bears 0.6 cores at 5 r^2, so that the last 0.3 cost 4.5 for a unit, and go to b for 3.5. On
+    top of the other 0.3, which cost 1.5, a tenth of that would cost 3.15, which is less. Who doesn't count
+    rows reckons with all of it, for good."""
+    net = Network()
+    net.counts_away = counts
+    net.join("a", Square(5e6), [task(f"a{n}", "a", 0.3) for n in range(2)])
+    net.join("b", Square(0.5e6))
+    net.sign(contract("a", "b", 3_500_000))
+    net.run(20 * S)
+    away = next(name for name, at in net.runs_at.items() if at == "b")
+    assert len(net.moves) == 1
+    net.tasks[away] = task(away, "a", 0.3, rows_per_s=100)
+    net.run(120 * S)
+    assert net.runs_at[away] == ("a" if counts else "b")
+    assert (net.books_agree(), net.broken) == ([], [])

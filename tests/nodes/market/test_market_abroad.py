@@ -8,27 +8,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from medusa.market.contract.signed import ContractDocument, countersign, document_to_text, sign_document
-from medusa.market.contract.terms import Contract
 from medusa.market.work import ResourceUse
 from medusa.nodes.config.settings_market import CostRules, MarketRules
 from medusa.nodes.load.loads import NodeLoads
 from medusa.sim.world.clock import EPOCH_US
-from medusa.sim.world.keyring import FEDERATION, Signing
 from tests.nodes.abroad.lending import Lending, counting
-
-TERMS = Contract(
-    id="c",
-    provider="bob",
-    consumer="alice",
-    begins_us=0,
-    ends_us=1 << 57,
-    price_micro=2_000_000,
-    range_micro=1_000_000,
-    units_per_s_max_milli=10_000,
-    interval_s=1,
-)
-
+from tests.nodes.market.papers import TERMS, signed
 
 ROW_S = 0.001
 """What a row takes: time stands still while boxes of simulated nodes run."""
@@ -43,12 +28,6 @@ def rows_take_time(monkeypatch):
         return load and msgspec.structs.replace(load, busy_share=load.rows_in_per_s * ROW_S)
 
     monkeypatch.setattr(NodeLoads, "fragment", fragment)
-
-
-def signed(terms):
-    paper = ContractDocument(federation=FEDERATION, until_us=1 << 57, contract=terms)
-    first = sign_document(paper, Signing("alice"), "alice")
-    return document_to_text(countersign(first, Signing("bob"), "bob"))
 
 
 def rules(partner, node, unit_micro):

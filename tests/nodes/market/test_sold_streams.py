@@ -175,6 +175,8 @@ def test_each_row_that_came_is_paid_once():
     pair.run(61, rows=3)
     assert pair.agrees() == 60 * 3 * 2_000
     assert pair.acme.unsold == []
+    told = "contract cars: acme sells bigco cars.out for 0.002 EUR a row; 1 of bigco's queries read"
+    assert [*pair.acme.sold.explained()] == [*pair.bigco.sold.explained()] == [told]
 
 
 def test_time_is_paid_by_the_interval_whether_rows_come_or_not():
@@ -324,3 +326,39 @@ def test_columns_that_are_not_sold_never_leave(columns):
         assert len(payload) < len(payloads(whole)[0])
         alone = msgspec.structs.replace(train(40), batch=train(40).batch.select(list(columns)))
         assert payload == bytes(next(iter(TrainCodec(kept, timed=True).encode(alone)))[0])
+
+
+# --- where it is read on ------------------------------------------------------------------------------
+
+
+def test_a_reader_goes_on_under_the_numbers_that_it_has():
+    """It has read 25 rows elsewhere; here 100 have come, of which the first is its row 5."""
+    out = output(())
+    out.take(0, replaced(train(100), 0), hold=False)
+    guest = ForeignReader(sink="out", query="r", first=100, asked=3, foreign=True)
+    sold = SoldStream(partner="bigco", contract="cars", columns=("v",), begin=105)
+    made = out.for_guest("out.r.s", "q.out.r.s", guest, "core", Outbox(), sold)
+    assert (made.rows, made.sender.log.next_seq) == (105, 105)
+    made.take(0, replaced(train(10), 95), hold=False)
+    entries = [(each.seq, each.end) for each in made.sender.log.entries() if each.payload is not None]
+    assert entries == [(105, 110)], "the first five were there before it came"
+    # After a restart before the next checkpoint the fragment gives all of that again.
+    again = FragmentOutput(
+        "out.r.s",
+        "q.out.r.s",
+        StreamShape("box", SCHEMA, timed=True),
+        readers=["core"],
+        outbox=Outbox(),
+        settings=LinkSettings(),
+        fragment="q/box",
+        next_token=lambda: 1,
+        guest=guest,
+        sold=sold,
+    )
+    again.take(0, replaced(train(105), 0), hold=False)
+    entries = [(each.seq, each.end) for each in again.sender.log.entries() if each.payload is not None]
+    assert entries == [(105, 110)]
+
+
+def replaced(made, first_seq):
+    return msgspec.structs.replace(made, first_seq=first_seq)

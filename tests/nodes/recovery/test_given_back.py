@@ -33,6 +33,8 @@ from tests.nodes.test_taken_over import (
 
 BOTH = pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
 
+SLOW = 20
+
 BETWEEN_US, LATER_US = 1_500_000, 6_000_000
 """The owner wakes while its successor is dead, and hears first that this was chosen; or after all is over."""
 
@@ -48,16 +50,19 @@ def put_to_sleep(q: Any, at: Any, *others: str, sleeps_us: int, **more: Any) -> 
 
 
 def kill_when_chosen(run: Run, fragment: str, name: str) -> None:
-    """Before its disk has the fragment: when a witness hears that it was chosen."""
+    """Before its disk has the fragment, which is slow: when a witness hears that it was chosen."""
 
     def chosen() -> bool:
         current = run.current("w")
         replicas = None if current is None else current.replicas(fragment)
         return replicas is not None and replicas.owner == name
 
-    run.until(chosen, f"{name} is chosen")
     node = run.fed.nodes[name]
+    run.until(lambda: run.recovery(name).agreement.proposing(run.query), f"{name} proposes itself")
+    node.slowness = SLOW
+    run.until(chosen, f"{name} is chosen")
     node.crash("lost")
+    node.slowness = 1
     on_disk = Catalog.from_bytes(newest_catalog(node), node=name, where=name)  # type: ignore[arg-type]
     assert fragment not in on_disk.fragments, "another seed: its disk has it already"
 

@@ -13,7 +13,7 @@ from tests.nodes.test_taken_over import CUT, WHOLE, counting, run_of
 
 
 def stateless(run: Run, node: str) -> dict[str, StatelessStatus]:
-    return run.fed.nodes[node].brain.recovery.last_copies.status()
+    return run.fed.nodes[node].brain.recovery.stateless()
 
 
 def said(run: Run) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from medusa.nodes.fragment.change_feed import StandbyChangeFeed
 from medusa.nodes.migration.state_sender import GATHER_ITEMS, GATHER_US
 from medusa.wire.codec import TrainCodec, decode_frame
 from medusa.wire.messages.move import Fed, FedTogether, Got
@@ -76,6 +77,47 @@ def test_many_rows_go_before_the_time_is_up(one_stream):
     fed_us = run.fed.world.now_us
     run.until(lambda: bool(seen.fed_us), "the secondary is sent them")
     assert run.fed.world.now_us - fed_us < GATHER_US // 2
+
+
+def test_what_was_gathered_goes_with_a_row_and_takes_no_turn_of_its_own(one_stream, monkeypatch):
+    run, seen = one_stream
+    fed_us, honest = [], StandbyChangeFeed.fed
+
+    def fed(self, work):
+        fed_us.append(run.fed.world.now_us)
+        honest(self, work)
+
+    monkeypatch.setattr(StandbyChangeFeed, "fed", fed)
+    run.publish()
+    run.check()
+    assert len(seen.fed_us) >= TRAINS
+    alone = {at_us for at_us in seen.fed_us if at_us not in fed_us}
+    assert len(alone) <= 2, "the last ones, which nothing comes after"
+
+
+def test_what_waits_behind_a_checkpoint_hurries_and_what_comes_later_does_not():
+    def work():
+        input = type("Input", (), {"named": False, "by": "e", "fed_seq": 0, "fed_us": 0})()
+        fields = {"element": None, "number": -1, "input": input, "next_seq": 1, "boundary_us": 0}
+        return type("Work", (), {**fields, "note": b"", "payload": None})()
+
+    tap = StandbyChangeFeed()
+    tap.joined(work().input, 3)
+    assert (tap.hurries, len(tap.queue)) == (False, 0), "it isn't begun: the checkpoint will hold it"
+    tap.begins(7, 0)
+    tap.fed(work())
+    assert not tap.hurries
+    tap.begins(8, 0)
+    tap.fed(work())
+    assert tap.hurries
+    tap.queue.popleft()
+    assert tap.hurries, "the mark waits"
+    tap.queue.clear()
+    tap.fed(work())
+    assert not tap.hurries
+    tap.queue.clear()
+    tap.joined(work().input, 3)
+    assert tap.hurries
 
 
 def test_an_order_of_arrival_goes_at_once_and_is_acknowledged_at_once():

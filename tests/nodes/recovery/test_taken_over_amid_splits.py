@@ -126,6 +126,7 @@ def test_who_reads_it_hears_of_the_takeover_at_each_step(what: str, state: str, 
     run.until(lambda: run.recovery("s1").agreement.proposing("q"), "s1 proposes itself")
     successor.slowness = 50
     asked = ordered(run, what, "after")
+    reader.slowness = 60
 
     def states() -> list[str]:
         return [each.state for each in reader.brain.orders.splits.status()]
@@ -135,7 +136,7 @@ def test_who_reads_it_hears_of_the_takeover_at_each_step(what: str, state: str, 
         return {feed.node for spec in specs for feed in spec.feeds if feed.stream == "q.kind"}
 
     run.until(lambda: states() == [state], f"it is {state}")
-    reader.slowness = 50
+    reader.slowness = 200
     run.until(lambda: senders() == {"s1"}, "c reads the stream of s1")
     assert states()  # And it isn't done.
     reader.slowness = successor.slowness = 1

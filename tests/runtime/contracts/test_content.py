@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medusa.errors import ContractError
+from medusa.nodes.market.content_terms import ROWS_PER_S_MOST, ContentTerms
 from medusa.query.odcs.document import OdcsFile
 from medusa.query.structs import Field
 from medusa.runtime.contracts.content import (
     PRICE_UNITS,
-    ContentTerms,
     check_content,
     content_document,
     content_text,
@@ -58,19 +58,57 @@ def test_a_file_says_it_all_and_is_of_the_standard():
         notice_s=st.integers(0, 10**6),
         price_micro=st.none() | st.integers(0, 10**12),
         latency_us=st.integers(0, 10**12),
-        availability_ppm=st.integers(0, 10**6),
+        availability_ppm=st.integers(1, 10**6),
         price_unit=st.sampled_from(PRICE_UNITS),
+        interval_s=st.sampled_from([1, 2, 10, 60]),
+        settlement_s=st.sampled_from([60, 3_600, 86_400]),
+        breach_micro=st.integers(0, 10**9),
+        cap_micro=st.sampled_from([0, 10**17]),
+        rows_per_s=st.sampled_from([10, ROWS_PER_S_MOST]),
     )
 )
 @settings(deadline=None, max_examples=60)
 def test_terms_read_back(terms):
     if terms.price_micro is None:
         terms = dataclasses.replace(terms, price_unit="", currency="")
+    elif terms.price_micro > 10**9:
+        terms = dataclasses.replace(terms, cap_micro=0)
     text = content_text(terms)
     checked(text)
     assert read_content(text, "x")[1] == terms
     document = content_document(text, "x", federation="netmon", until_us=1)
     assert check_content(document) == terms
+
+
+SLIPS = [
+    ("interval: 0s", "interval: expected"),
+    ("interval: 1500ms", "whole seconds"),
+    ("interval: soon", "interval"),
+    ("breach: 0.5", "expected an amount"),
+    ('breach: "half"', "breach"),
+    ('most: "some rows/s"', "expected rows a second"),
+    ('most: "0 rows/s"', "expected rows a second"),
+    ("cap: [1]", "expected an amount"),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), SLIPS, ids=[line for line, _ in SLIPS])
+def test_a_slip_in_what_is_billed_is_told_with_its_line(line, says):
+    text = TEXT.replace("    provider: acme\n", f"    provider: acme\n    {line}\n")
+    assert text != TEXT
+    with pytest.raises(ContractError) as caught:
+        read_content(text, "x")
+    assert says in caught.value.message
+    assert "x line" in caught.value.message
+
+
+def test_terms_that_nobody_could_bill_are_not_signed():
+    text = content_text(dataclasses.replace(TERMS, interval_s=7))
+    with pytest.raises(ContractError, match="settlement"):
+        content_document(text, "x", federation="netmon", until_us=1)
+    text = content_text(dataclasses.replace(TERMS, latency_us=0, availability_ppm=0, breach_micro=1))
+    with pytest.raises(ContractError, match="breach"):
+        content_document(text, "x", federation="netmon", until_us=1)
 
 
 def test_what_is_signed_is_the_whole_file_in_one_form():

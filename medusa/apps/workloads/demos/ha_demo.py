@@ -7,7 +7,6 @@ noticed some times a second.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -22,11 +21,11 @@ from medusa.apps.workloads.demos.crew import Crew, started
 from medusa.apps.workloads.demos.ha_outcome import HaEvent, HaOutcome, HaResult, HaWindow
 from medusa.apps.workloads.demos.ha_query import HaMethod, HaShape
 from medusa.apps.workloads.demos.ha_screen import HaLane, HaProgress, draw, show_outcome
+from medusa.apps.workloads.demos.plotted_run import run_plotted
 from medusa.apps.workloads.demos.screens import DemoScreen
 from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.local_nodes import LocalNodes
 from medusa.apps.workloads.network.tcp_bytes import sent_bytes
-from medusa.apps.workloads.plots import check_kind
 
 if TYPE_CHECKING:
     from medusa.runtime.client.federation import Federation
@@ -63,18 +62,14 @@ def run_demo(options: HaOptions, *, as_json: bool = False) -> bool:
     Raises:
         MedusaError: it could not be carried out. Whatever happens, no node is left running.
     """
-    from rich.console import Console
-
-    check_kind(options.plot)
-    screen = DemoScreen(None if as_json else Console())
-    outcome = ran(options, screen)
-    drawn = draw(outcome, options.plot)
-    if as_json:
-        print(json.dumps({**outcome.to_json(), "plots": drawn}))
-    else:
-        show_outcome(screen, outcome)
-        screen.say(drawn)
-    return outcome.fine
+    return run_plotted(
+        partial(ran, options),
+        show=show_outcome,
+        draw=draw,
+        plot=options.plot,
+        as_json=as_json,
+        drawn_as="plots",
+    )
 
 
 def ran(options: HaOptions, screen: DemoScreen) -> HaOutcome:

@@ -1,57 +1,22 @@
-"""``medusa demo market``: owners whose nodes trade load by contract, a real trace, one node that starts late.
-
-One thread publishes for each owner, one reads each result, one asks the nodes. The main thread goes through
-the phases; there an interruption is noticed some times a second.
-"""
+"""``medusa demo market``: owners who shed to each other by contract, and one node that starts late."""
 
 from __future__ import annotations
 
-import bisect
-import contextlib
-import json
-import threading
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from medusa.apps.workloads.demos.crew import Crew, started
+from medusa.apps.workloads.demos.crew import started
+from medusa.apps.workloads.demos.plotted_run import run_plotted
 from medusa.apps.workloads.demos.screens import DemoScreen
 from medusa.apps.workloads.interruption import Interruption
-from medusa.apps.workloads.market import market_query as of
-from medusa.apps.workloads.market.market_outcome import (
-    ContractBalance,
-    MarketMove,
-    MarketOutcome,
-    MarketPhase,
-    Sample,
-    TaskResult,
-)
-from medusa.apps.workloads.market.market_owners import DEALS, LATE, TRADERS, MarketNodes
-from medusa.apps.workloads.market.market_screen import MarketProgress, OwnerNow, draw, show_outcome
-from medusa.apps.workloads.plots import check_kind
-from medusa.errors import LinkError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from medusa.runtime.client.federation import Federation
+from medusa.apps.workloads.market.market_outcome import MarketOutcome
+from medusa.apps.workloads.market.market_owners import DEALS, TRADERS, MarketNodes
+from medusa.apps.workloads.market.market_query import TALKERS
+from medusa.apps.workloads.market.market_run import DemoMarketRun, PlannedPhase
+from medusa.apps.workloads.market.market_screen import draw, show_outcome
 
 __all__ = ["MarketOptions", "run_demo"]
-
-TICK_S = 0.2
-LOOK_EVERY_S = 0.1
-ASK_EVERY_S = 1.0
-"""A node is asked what it does. That takes it some milliseconds, which it counts as load."""
-
-CHECKPOINT_EVERY = "5s"
-TIMEOUT_S = 60.0
-"""For each thing that is waited for."""
-
-BOOKED_S = 15.0
-"""Until what was done last is signed by both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,25 +28,10 @@ class MarketOptions:
     keep: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """A phase to come.
-
-    Attributes:
-        paces: owner -> seconds of the trace a second, from now on; who isn't named goes on as before.
-        starts: whether the late node starts.
-    """
-
-    name: str
-    seconds: float
-    paces: Mapping[str, float]
-    starts: bool = False
-
-
-EVEN = _Planned("even load", 8.0, {"alice": 4.0, "bob": 3.0, "carol": 3.0})
-UNEVEN = _Planned("uneven load", 24.0, {"alice": 10.0})
-OVERLOAD = _Planned("too much for all", 14.0, {"alice": 12.0, "bob": 13.0, "carol": 12.0})
-FOURTH = _Planned("the fourth", 32.0, {}, starts=True)
+EVEN = PlannedPhase("even load", 8.0, {"alice": 4.0, "bob": 3.0, "carol": 3.0})
+UNEVEN = PlannedPhase("uneven load", 24.0, {"alice": 10.0})
+OVERLOAD = PlannedPhase("too much for all", 14.0, {"alice": 12.0, "bob": 13.0, "carol": 12.0})
+FOURTH = PlannedPhase("the fourth", 32.0, {}, starts=True)
 
 
 def run_demo(options: MarketOptions, *, as_json: bool = False) -> bool:
@@ -93,18 +43,8 @@ def run_demo(options: MarketOptions, *, as_json: bool = False) -> bool:
     Raises:
         MedusaError: it could not be carried out. Whatever happens, no node is left running.
     """
-    from rich.console import Console
-
-    check_kind(options.plot)
-    screen = DemoScreen(None if as_json else Console())
-    outcome = ran(options, screen)
-    drawn = draw(outcome, options.plot)
-    if as_json:
-        print(json.dumps({**outcome.to_json(), "plot": drawn}))
-    else:
-        show_outcome(screen, outcome)
-        screen.say(drawn)
-    return outcome.fine
+    run = partial(ran, options)
+    return run_plotted(run, show=show_outcome, draw=draw, plot=options.plot, as_json=as_json)
 
 
 def ran(options: MarketOptions, screen: DemoScreen) -> MarketOutcome:
@@ -123,278 +63,6 @@ def ran(options: MarketOptions, screen: DemoScreen) -> MarketOutcome:
         started(nodes_in, screen, prefix="medusa-market-", keep=options.keep) as (nodes, _, interruption),
         screen,
     ):
-        run = _MarketRun(nodes, screen, interruption)
+        run = DemoMarketRun(nodes, TALKERS, screen, interruption)
         run.run(phases)
     return run.outcome()
-
-
-class _Owner:
-    """What one owner publishes and receives."""
-
-    def __init__(self, name: str, nodes: MarketNodes) -> None:
-        self.name, self._nodes = name, nodes
-        self.of = nodes.traders[name]
-        self.pace = 0.0
-        self.rows: list[pa.Table] = []
-        self.ticks_us: list[int] = []
-        self.ticks_s: list[float] = []
-        self.got: dict[int, list[tuple[float, pa.RecordBatch]]] = {n: [] for n in range(self.of.tasks)}
-        self.schemas: dict[int, pa.Schema] = {}
-
-    def connect(self) -> Federation:
-        return self._nodes.connect(self.of.home)
-
-    def goes_at(self, pace: float) -> None:
-        """So many seconds of the trace a second, from now on."""
-        self.pace = pace
-
-    def publish(self, run: _MarketRun) -> None:
-        """Until the run is over."""
-        trace, stream, at_us = of.RepeatedTrace(self.of.tasks), f"{self.name}.flows", 0
-        with contextlib.closing(self.connect()) as client:
-            last_s, next_us = time.monotonic(), 1_000_000
-            while True:
-                table = trace.until(at_us, next_us)
-                at_us = next_us
-                if table.num_rows:
-                    client.publish(stream, table)
-                    self.rows.append(table)
-                    self.ticks_us.append(table["ts_us"][-1].as_py())
-                    self.ticks_s.append(run.since())
-                    run.progress.sent(table.num_rows)
-                if run.is_over(TICK_S):
-                    break
-                now_s = time.monotonic()
-                next_us, last_s = at_us + round((now_s - last_s) * self.pace * 1e6), now_s
-            if not run.crew.cancelled:
-                client.finish(stream)
-                client.flush()
-
-    def read(self, run: _MarketRun, number: int) -> None:
-        """One result, until its end."""
-        with contextlib.closing(self.connect()) as client:
-            trains = client.subscribe(f"{self.name}.out-{number}", from_="oldest")
-            self.schemas[number] = trains.schema
-            for train in trains:
-                self.got[number].append((run.since(), train.batch))
-
-    def results(self) -> list[TaskResult]:
-        """Beside those of the query in one program."""
-        import pyarrow as pa
-
-        rows = pa.concat_tables(self.rows)
-        wanted = of.unmoved(self.name, self.of.tasks, rows)
-        found = []
-        for number, came in self.got.items():
-            want = wanted[f"out-{number}"]
-            have = pa.Table.from_batches([batch for _, batch in came], self.schemas[number])
-            found.append(
-                TaskResult(
-                    task=of.fragment(self.name, number),
-                    rows=have.num_rows,
-                    equal=have.num_rows > 0 and have.combine_chunks().equals(want.combine_chunks()),
-                    arrivals=[
-                        (at_s, batch.num_rows, self._latency_s(at_s, batch))
-                        for at_s, batch in came
-                        if batch.num_rows
-                    ],
-                )
-            )
-        return found
-
-    def _latency_s(self, at_s: float, batch: pa.RecordBatch) -> float:
-        """Since the row was published that let its newest window close."""
-        end_us = batch.column("window_start")[-1].value + of.WINDOW_US
-        place = bisect.bisect_left(self.ticks_us, end_us)
-        return at_s - self.ticks_s[min(place, len(self.ticks_s) - 1)]
-
-
-class _MarketRun:
-    """One run over nodes that listen.
-
-    Attributes:
-        crew, progress: what its threads look at.
-    """
-
-    def __init__(self, nodes: MarketNodes, screen: DemoScreen, interruption: Interruption) -> None:
-        self._nodes, self._screen = nodes, screen
-        thresholds = {name: trader.threshold for name, trader in nodes.traders.items()}
-        self.progress = MarketProgress(thresholds)
-        self.crew = Crew(screen, self.progress, interruption)
-        self._owners = {name: _Owner(name, nodes) for name, each in nodes.traders.items() if each.tasks}
-        self._samples: list[Sample] = []
-        self._moves: list[MarketMove] = []
-        self._phases: list[MarketPhase] = []
-        self._markets: dict[str, Mapping[str, Any]] = {}
-        self._where: dict[str, str] = {}
-        self._recalled: dict[str, str] = {}
-        self._late_up = False
-        self._over = threading.Event()
-        self._seconds = 0.0
-        self._results: list[TaskResult] = []
-        self._start = time.monotonic()
-
-    def run(self, phases: list[_Planned]) -> None:
-        """Deploy, publish, go through the phases, wait for the end of results and bills.
-
-        Raises:
-            LinkError: a node refused, or something didn't come in time.
-            KeyboardInterrupt: it was interrupted.
-        """
-        with self.crew.at_work():
-            self._run(phases)
-        self._results = [result for owner in self._owners.values() for result in owner.results()]
-
-    def _run(self, phases: list[_Planned]) -> None:
-        deploys = [self.crew.start(self._deploy, owner) for owner in self._owners.values()]
-        for each in deploys:
-            self.crew.result(each, "no answer", TIMEOUT_S)
-        self._start = time.monotonic()
-        self.crew.start(self._look)
-        reads = [
-            self.crew.start(owner.read, self, number)
-            for owner in self._owners.values()
-            for number in range(owner.of.tasks)
-        ]
-        self._begin(phases[0])
-        publishes = [self.crew.start(owner.publish, self) for owner in self._owners.values()]
-        for place, phase in enumerate(phases):
-            if place:
-                self._begin(phase)
-            begin_s = self.since()
-            if phase.starts:
-                late = self.crew.start(partial(self._nodes.start, self._nodes.traders[LATE].node))
-                self.crew.result(late, f"the node of {LATE} doesn't start", TIMEOUT_S)
-                self._late_up = True
-            self.crew.sleep_until(time.perf_counter() + phase.seconds, LOOK_EVERY_S)
-            self._phases.append(MarketPhase(phase.name, begin_s, self.since()))
-        self._seconds = self.since()
-        self._over.set()
-        for each in publishes:
-            self.crew.result(each, "no answer to all that was published", TIMEOUT_S)
-        for each in reads:
-            self.crew.result(each, "no end of a result", TIMEOUT_S)
-        self._say("the end of all results")
-        deadline = time.monotonic() + BOOKED_S
-        self.crew.wait(lambda: self._booked() or time.monotonic() > deadline, lambda: "", 2 * BOOKED_S)
-
-    def outcome(self) -> MarketOutcome:
-        """What was found."""
-        late = LATE if self._late_up else ""
-        return MarketOutcome(
-            thresholds=self.progress.thresholds,
-            late=late,
-            phases=self._phases,
-            samples=self._samples,
-            moves=self._moves,
-            results=self._results,
-            balances=self._balances(),
-            published=self.progress.published,
-            seconds=self._seconds,
-        )
-
-    def since(self) -> float:
-        """Seconds since rows began to flow."""
-        return time.monotonic() - self._start
-
-    def is_over(self, seconds: float) -> bool:
-        """Let time pass, in a thread; whether nothing more is to be published."""
-        return self._over.wait(seconds) or self.crew.cancelled
-
-    # --- what is done -------------------------------------------------------------------------------
-
-    def _say(self, what: str) -> None:
-        self._screen.say(f"{self.since():6.2f} s  {what}")
-
-    def _begin(self, phase: _Planned) -> None:
-        self.progress.begins(phase.name)
-        paces = ", ".join(f"{name} {pace:g}" for name, pace in phase.paces.items())
-        self._say(f"{phase.name}" + (f"; seconds of the trace a second: {paces}" if paces else ""))
-        for name, pace in phase.paces.items():
-            self._owners[name].goes_at(pace)
-
-    def _deploy(self, owner: _Owner) -> None:
-        trader = owner.of
-        with contextlib.closing(owner.connect()) as client:
-            while client.status()["peers"].get(trader.node) != "up":
-                if self.crew.pause(LOOK_EVERY_S):
-                    return
-            client.deploy(
-                of.query(owner.name, trader.tasks),
-                of.placed(trader.home, trader.node, trader.tasks),
-                standby={trader.node: [trader.home]},
-                checkpoint_every=CHECKPOINT_EVERY,
-            )
-        self._screen.say(f"{owner.name}: {trader.tasks} tasks at {trader.node}, {trader.home} stands by")
-
-    # --- what is seen -------------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        with contextlib.ExitStack() as stack:
-            clients: dict[str, Federation] = {}
-            while True:
-                for name, trader in self._nodes.traders.items():
-                    if trader.late and not self._late_up:
-                        continue
-                    if name not in clients:
-                        clients[name] = stack.enter_context(
-                            contextlib.closing(self._nodes.connect(trader.node))
-                        )
-                    with contextlib.suppress(LinkError):  # It is asked again in a moment.
-                        self._saw(name, clients[name].status())
-                if self.crew.pause(ASK_EVERY_S):
-                    return
-
-    def _saw(self, name: str, status: Mapping[str, Any]) -> None:
-        market, load = status["market"], status["load"]
-        self._markets[name] = market
-        away = {each["task"].partition("/")[2]: each["partner"] for each in market["away"]}
-        for each in market["away"]:
-            self._recalled[each["task"].partition("/")[2]] = each["recalled"]
-        guests = [each["task"].partition("/")[2] for each in market["guests"]]
-        balance = sum(_booked_micro(each) * _sign(each) for each in market["contracts"])
-        cpu = (load["cpu_share"] or 0.0) * load["cores"]
-        at_s = self.since()
-        self._samples.append(Sample(at_s, name, market["used"], cpu, balance, away))
-        self.progress.look(name, OwnerNow(market["used"], list(away), guests, balance, market["why_still"]))
-        if name in self._owners and not self._over.is_set():  # Without rows a task is none, and comes home.
-            for number in range(self._owners[name].of.tasks):
-                self._is_at(at_s, of.fragment(name, number), away.get(of.fragment(name, number), name))
-
-    def _is_at(self, at_s: float, task: str, where: str) -> None:
-        before = self._where.get(task, task.partition("/")[0])
-        self._where[task] = where
-        if before != where:
-            why = self._recalled.get(task, "") if task.startswith(f"{where}/") else ""
-            self._moves.append(MarketMove(at_s, task, before, where, why))
-            self.progress.moved(len(self._moves))
-            self._say(f"{task} from {before} to {where}" + (f" ({why})" if why else ""))
-
-    def _booked(self) -> bool:
-        """Whether all that was done is signed by both ends."""
-        known = {name: dict(market) for name, market in self._markets.items()}
-        idle = all(not each["exposure_micro"] for of_it in known.values() for each in of_it["contracts"])
-        return idle and all(each.by_consumer_micro == each.by_provider_micro for each in self._balances())
-
-    def _balances(self) -> list[ContractBalance]:
-        found = []
-        for deal in self._nodes.deals:
-            ends = [
-                next(
-                    (_booked_micro(each) for each in market["contracts"] if each["id"] == deal.id),
-                    0,
-                )
-                for market in (
-                    self._markets.get(who, {"contracts": ()}) for who in (deal.consumer, deal.provider)
-                )
-            ]
-            found.append(ContractBalance(deal.id, deal.consumer, deal.provider, *ends))
-        return found
-
-
-def _booked_micro(contract: Mapping[str, Any]) -> int:
-    return int(contract["owed_micro"] + contract["settled_micro"])
-
-
-def _sign(contract: Mapping[str, Any]) -> int:
-    return 1 if contract["role"] == "provider" else -1

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 __all__ = [
+    "AgreedPrice",
     "ContractBalance",
     "MarketCheck",
     "MarketMove",
@@ -91,6 +92,15 @@ class ContractBalance:
 
 
 @dataclass(frozen=True, slots=True)
+class AgreedPrice:
+    """What a core-second of a task costs its owner at a partner's, in millionths."""
+
+    task: str
+    partner: str
+    price_micro: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """What came of a task.
 
@@ -138,6 +148,7 @@ class MarketOutcome:
     Attributes:
         thresholds: owner -> cores beyond which a core-second costs it more than any price.
         late: the owner whose node started late; empty: there is none in this run.
+        prices: by which tasks went, each once.
     """
 
     thresholds: Mapping[str, float]
@@ -149,6 +160,7 @@ class MarketOutcome:
     balances: Sequence[ContractBalance]
     published: int
     seconds: float
+    prices: Sequence[AgreedPrice] = ()
 
     @property
     def fine(self) -> bool:
@@ -160,7 +172,7 @@ class MarketOutcome:
         made = [*self._shed(), self._acceptable("uneven load")]
         if self.late:
             made += [self._overloaded(), *self._flows(), self._acceptable("the fourth")]
-        return [*made, *self._relieved(), self._thrashes(), *self._exact(), *self._not_built()]
+        return [*made, *self._relieved(), self.thrashes(), *self.exact(), *self._not_built()]
 
     def phase(self, name: str) -> MarketPhase:
         return next(each for each in self.phases if each.name == name)
@@ -175,15 +187,18 @@ class MarketOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """For scripts."""
+        return {"fine": self.fine, "checks": [asdict(each) for each in self.checks()], **self.seen()}
+
+    def seen(self) -> dict[str, Any]:
+        """What was seen, without checks."""
         return {
-            "fine": self.fine,
-            "checks": [asdict(each) for each in self.checks()],
             "phases": [asdict(each) for each in self.phases],
             "moves": [
                 {**asdict(each), "before": before, "after": after} for each, before, after in self.beside()
             ],
             "results": [{"task": each.task, "rows": each.rows, "equal": each.equal} for each in self.results],
             "balances": [asdict(each) for each in self.balances],
+            "prices": [asdict(each) for each in self.prices],
             "earned_micro": self.earned_micro(),
             "published": self.published,
             "seconds": round(self.seconds, 3),
@@ -249,7 +264,8 @@ class MarketOutcome:
             ", ".join(map(_said, follows)) or "nobody came",
         )
 
-    def _thrashes(self) -> MarketCheck:
+    def thrashes(self) -> MarketCheck:
+        """Whether a task goes to and fro."""
         counts: dict[str, int] = {}
         for each in self.moves:
             counts[each.task] = counts.get(each.task, 0) + 1
@@ -259,7 +275,8 @@ class MarketOutcome:
             f"nobody thrashes: no task moves more than {MOVES_MAX} times", most <= MOVES_MAX, True, shown
         )
 
-    def _exact(self) -> Iterator[MarketCheck]:
+    def exact(self) -> Iterator[MarketCheck]:
+        """What can't depend on how busy a machine is: results and money."""
         wrong = [each.task for each in self.results if not each.equal]
         rows = sum(each.rows for each in self.results)
         yield MarketCheck(

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medusa.apps.workloads.interruption import Interruption
+from medusa.apps.workloads.local_nodes import START_TIMEOUT_S
 from medusa.apps.workloads.owned_nodes import FEDERATION, OwnedNodes, Owner
 
 __all__ = ["DEALS", "LATE", "TRADERS", "Deal", "MarketNodes", "TradingOwner"]
 
 DAY_US = 86_400_000_000
 CONTRACTS = "contracts-of"
+SPARK_START_S = 180.0
+"""Java and Spark start, and run some triggers, before the node listens."""
+
+SPARK_MEMORY = "1g"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +31,8 @@ class TradingOwner:
         threshold: cores up to which a core-second costs it ``below``; beyond it ``above``.
         capacity: cores; nothing is taken beyond it.
         prefer: partners that are asked first.
+        cluster: what a core-second of Spark costs it, which runs the fragments of its node; 0: the node does.
+        delay: what a second by which results come later on Spark costs, a second.
         late: its node isn't started with the others.
     """
 
@@ -36,6 +43,8 @@ class TradingOwner:
     above: float = 0.06
     capacity: float = 1.0
     prefer: Sequence[str] = ()
+    cluster: float = 0.0
+    delay: float = 0.0
     late: bool = False
 
     @property
@@ -43,8 +52,15 @@ class TradingOwner:
         return f"{self.node}-home"
 
     @property
+    def cost(self) -> str:
+        """What load costs it, as a node's configuration has it."""
+        if self.cluster:
+            return f'cluster = "{self.cluster:.6f}"\ndelay = "{self.delay:.6f}"'
+        return f"cpu = {self.points}"
+
+    @property
     def points(self) -> str:
-        """Its cost, as a node's configuration has it."""
+        """Its cost for each load."""
         most, cost = 2 * self.capacity, self.threshold * self.below
         cost_most = cost + (most - self.threshold) * self.above
         return f'[[0, "0"], [{self.threshold:.3f}, "{cost:.6f}"], [{most:.3f}, "{cost_most:.6f}"]]'
@@ -56,12 +72,14 @@ class Deal:
 
     Attributes:
         price: of a core-second, at most; ``width``: so much less it may be.
+        interval_s: so often rows are read and signed for.
     """
 
     provider: str
     consumer: str
     price: float
     width: float = 0.0
+    interval_s: int = 2
 
     @property
     def id(self) -> str:
@@ -91,6 +109,7 @@ class MarketNodes(OwnedNodes):
 
     Args:
         folder: for keys, contracts, configurations, state and logs; the caller removes it.
+        hold: so long a task stays where it went; empty: as nodes do if nothing is said.
 
     Attributes:
         traders: by name; ``deals``: the contracts between them.
@@ -102,8 +121,11 @@ class MarketNodes(OwnedNodes):
         deals: Sequence[Deal],
         folder: Path,
         interruption: Interruption | None = None,
+        *,
+        hold: str = "",
     ) -> None:
-        self.traders, self.deals = dict(traders), tuple(deals)
+        self.traders, self.deals, self._hold = dict(traders), tuple(deals), hold
+        self._on_spark = {of.node: of for of in traders.values() if of.cluster}
         owners = {
             name: Owner(
                 nodes=[*([] if of.late else [of.node]), *([of.home] if of.tasks else [])],
@@ -111,7 +133,14 @@ class MarketNodes(OwnedNodes):
             )
             for name, of in traders.items()
         }
-        super().__init__(owners, folder, interruption, more=self._trades)
+        super().__init__(
+            owners,
+            folder,
+            interruption,
+            more=self._trades,
+            command=lambda node: "spark-participant" if node in self._on_spark else "node",
+            patience_s=SPARK_START_S if self._on_spark else START_TIMEOUT_S,
+        )
         for name in traders:
             (folder / f"{CONTRACTS}-{name}").mkdir()
         for deal in self.deals:
@@ -140,7 +169,7 @@ class MarketNodes(OwnedNodes):
             price_micro=micro_of(f"{deal.price:.6f}", what="price"),
             range_micro=micro_of(f"{deal.width:.6f}", what="range"),
             units_per_s_max_milli=4_000,
-            interval_s=2,
+            interval_s=deal.interval_s,
             settlement_s=3_600,
         )
         paper = ContractDocument(federation=FEDERATION, until_us=now_us + DAY_US, contract=terms)
@@ -166,10 +195,13 @@ class MarketNodes(OwnedNodes):
             '\n[load]\nhalf_life = "3s"',
             f'\n[node]\ncapacity = "{of.capacity} cores"',
             f'\n[market]\ncontracts = "{CONTRACTS}-{owner}"\nkey = "{owner}.key"',
-            f"\n[market.cost]\ncpu = {of.points}",
+            *([f'hold = "{self._hold}"'] if self._hold else []),
+            f"\n[market.cost]\n{of.cost}",
             *(f'\n[market.partners.{name}]\nnode = "{self.traders[name].node}"' for name in partners),
         ]
         if of.prefer:
             names = ", ".join(f'"{name}"' for name in of.prefer)
             lines.append(f"\n[market.policy]\nprefer = [{names}]")
+        if of.cluster:
+            lines.append(f'\n[spark]\nmaster = "local[*]"\nmemory = "{SPARK_MEMORY}"')
         return "\n".join(lines) + "\n"

@@ -10,16 +10,18 @@ goes by at the same pace.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from medusa.query.builder import Query
 from medusa.query.expressions.aggregates import count, count_distinct, median, sum
+from medusa.query.stream.stream import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PARTS", "WINDOW_US", "RepeatedTrace", "fragment", "placed", "query", "unmoved"]
+__all__ = ["PARTS", "TALKERS", "RepeatedTrace", "TaskQuery"]
 
 PARTS = 6
 """A task has one row of the trace in so many."""
@@ -28,47 +30,79 @@ WINDOW_US, ADVANCE_US = 20_000_000, 20_000
 COLUMNS = {"ts_us": "int64", "n": "int64", "src": "utf8", "dport": "int32", "bytes": "int64"}
 
 
-def query(owner: str, tasks: int) -> Query:
-    """The query of an owner; it is called like him.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQuery:
+    """The query of an owner, who has so many tasks of one kind.
 
-    Args:
-        tasks: how many parts of the trace it reads, at most ``PARTS``.
+    Attributes:
+        kind: what its tasks are called.
+        parts: a task has one row of the trace in so many.
+        task: what a task makes of its part, in one fragment. Its first box is called ``kind-number``.
+        due_us: the time of a row behind which the newest row of these results has left.
     """
-    q = Query(owner)
-    flows = q.source("flows", COLUMNS, time="ts_us", unit="us")
-    for number in range(tasks):
-        part = flows.filter(f"n % {PARTS} = {number}", name=f"part-{number}")
-        talkers = part.window(WINDOW_US, ADVANCE_US).group_by("src")
-        counted = talkers.aggregate(
-            flows=count(),
-            ports=count_distinct("dport"),
-            volume=sum("bytes"),
-            middle=median("bytes"),
-            name=f"talkers-{number}",
-        ).filter("flows > 40", name=f"busy-{number}")
-        q.sink(f"out-{number}", counted.filter("volume > 0", name=f"last-{number}"))
-    return q
+
+    kind: str
+    parts: int
+    task: Callable[[Stream, int], Stream]
+    due_us: Callable[[pa.RecordBatch], int]
+
+    def query(self, owner: str, tasks: int) -> Query:
+        """The query of an owner; it is called like him.
+
+        Args:
+            tasks: how many parts of the trace it reads, at most ``parts``.
+        """
+        q = Query(owner)
+        flows = q.source("flows", COLUMNS, time="ts_us", unit="us")
+        for number in range(tasks):
+            part = flows.filter(f"n % {self.parts} = {number}", name=f"part-{number}")
+            made = self.task(part, number)
+            q.sink(f"out-{number}", made.filter("true", name=f"last-{number}"))
+        return q
+
+    def fragment(self, owner: str, number: int) -> str:
+        """The name of a task's fragment."""
+        return f"{owner}/{self.kind}-{number}"
+
+    def placed(self, home: str, trades: str, tasks: int) -> dict[str, Sequence[str]]:
+        """Tasks at the node that trades, all else at home."""
+        ends = [f"{name}-{number}" for number in range(tasks) for name in ("part", "last", "out")]
+        return {home: ["flows", *ends], trades: [f"{self.kind}-{number}" for number in range(tasks)]}
+
+    def unmoved(self, owner: str, tasks: int, rows: pa.Table) -> dict[str, pa.Table]:
+        """What the query gives in one program, by sink."""
+        from medusa.runtime.embedded.embedded_run import collect
+
+        return dict(collect(self.query(owner, tasks), flows=rows))
 
 
-def fragment(owner: str, number: int) -> str:
-    """The name of a task's fragment."""
-    return f"{owner}/talkers-{number}"
+def _talkers(part: Stream, number: int) -> Stream:
+    windows = part.window(WINDOW_US, ADVANCE_US).group_by("src")
+    counted = windows.aggregate(
+        flows=count(),
+        ports=count_distinct("dport"),
+        volume=sum("bytes"),
+        middle=median("bytes"),
+        name=f"talkers-{number}",
+    )
+    return counted.filter("flows > 40", name=f"busy-{number}")
 
 
-def placed(home: str, trades: str, tasks: int) -> dict[str, Sequence[str]]:
-    """Tasks at the node that trades, all else at home."""
-    ends = [f"{name}-{number}" for number in range(tasks) for name in ("part", "last", "out")]
-    return {home: ["flows", *ends], trades: [f"talkers-{number}" for number in range(tasks)]}
+def _closed_us(batch: pa.RecordBatch) -> int:
+    return int(batch.column("window_start")[-1].value) + WINDOW_US
+
+
+TALKERS = TaskQuery(kind="talkers", parts=PARTS, task=_talkers, due_us=_closed_us)
 
 
 class RepeatedTrace:
     """The shipped trace, and from its beginning again once it is over; times and numbers go on.
 
     Args:
-        tasks: rows of so many parts alone are given.
+        tasks: rows of so many parts alone are given, of ``parts``.
     """
 
-    def __init__(self, tasks: int) -> None:
+    def __init__(self, tasks: int, parts: int = PARTS) -> None:
         import numpy as np
         import pyarrow as pa
 
@@ -76,9 +110,9 @@ class RepeatedTrace:
 
         trace = load_trace()
         times = trace["ts_us"].to_numpy()
-        self._rows = trace.num_rows // PARTS * PARTS
+        self._rows = trace.num_rows // parts * parts
         numbers = np.arange(self._rows)
-        keep = numbers % PARTS < tasks
+        keep = numbers % parts < tasks
         self._numbers, self._times = numbers[keep], (times[: self._rows] - times[0])[keep]
         self._round_us = int(times[self._rows - 1] - times[0]) + 1
         self._columns = trace.slice(0, self._rows).select(["src", "dport", "bytes"]).filter(pa.array(keep))
@@ -107,11 +141,3 @@ class RepeatedTrace:
                 **{name: columns[name] for name in columns.column_names},
             }
         )
-
-
-def unmoved(owner: str, tasks: int, rows: pa.Table) -> dict[str, pa.Table]:
-    """What the query gives in one program, by sink."""
-    from medusa.runtime.embedded.embedded_run import collect
-
-    q = query(owner, tasks)
-    return dict(collect(q, flows=rows))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medusa.apps.workloads.demos.screens import DemoScreen, table_of
-from medusa.apps.workloads.market.market_outcome import BESIDE_S, MarketOutcome
+from medusa.apps.workloads.market.market_outcome import BESIDE_S, MarketCheck, MarketOutcome
 from medusa.apps.workloads.plots import new_figure, quietly, save
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["MarketProgress", "OwnerNow", "draw", "show_outcome"]
+__all__ = ["MarketProgress", "OwnerNow", "draw", "show_checks", "show_outcome", "show_seen"]
 
 COLOURS = ("#2b6cb0", "#1b7f4b", "#8a5a00", "#b7472a")
 
@@ -96,6 +96,12 @@ class MarketProgress:
 
 def show_outcome(screen: DemoScreen, outcome: MarketOutcome) -> None:
     """Moves, and how rows came before and after each; balances; checks."""
+    show_seen(screen, outcome)
+    show_checks(screen, outcome.checks())
+
+
+def show_seen(screen: DemoScreen, outcome: MarketOutcome) -> None:
+    """The same, without checks."""
     rows = f"rows/s {BESIDE_S:.0f} s before, after"
     moves = table_of("move", "at s", "latency ms before, after", rows)
     moves.columns[2].no_wrap = moves.columns[3].no_wrap = False
@@ -114,7 +120,11 @@ def show_outcome(screen: DemoScreen, outcome: MarketOutcome) -> None:
         amounts = (f"{micro / 1e6:.6f}" for micro in (each.by_consumer_micro, each.by_provider_micro))
         owed.add_row(each.contract, each.consumer, each.provider, *amounts)
     screen.show(owed)
-    for check in outcome.checks():
+
+
+def show_checks(screen: DemoScreen, checks: Iterable[MarketCheck]) -> None:
+    """Each as held or not, and the figures that it is about."""
+    for check in checks:
         must = " (may differ on a busy machine)" if check.built and not check.exact else ""
         screen.say(f"{'held    ' if check.held else 'not held'}  {check.what}{'' if check.held else must}")
         screen.say(f"          {check.shown}")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.apps.workloads.demos.crew import Crew, started
 from medusa.apps.workloads.demos.federation_outcome import compare
+from medusa.apps.workloads.demos.plotted_run import run_plotted
 from medusa.apps.workloads.demos.screens import DemoScreen
 from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.local_nodes import LocalNodes
@@ -32,7 +33,6 @@ from medusa.apps.workloads.partition.partition_outcome import (
 )
 from medusa.apps.workloads.partition.partition_screen import PartitionProgress, draw, show_outcome
 from medusa.apps.workloads.partition.tentative_demo import TentativeRun, followed_by, following
-from medusa.apps.workloads.plots import check_kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,19 +69,9 @@ def run_demo(options: PartitionOptions, *, as_json: bool = False) -> bool:
     Raises:
         MedusaError: it could not be carried out. Whatever happens, no node is left running.
     """
-    from rich.console import Console
-
-    check_kind(options.plot)
     tentative_query.query(options.delay)  # What is no duration is refused before anything starts.
-    screen = DemoScreen(None if as_json else Console())
-    outcome = ran(options, screen)
-    drawn = draw(outcome, options.plot)
-    if as_json:
-        print(json.dumps({**outcome.to_json(), "plot": drawn}))
-    else:
-        show_outcome(screen, outcome)
-        screen.say(drawn)
-    return outcome.fine
+    run = partial(ran, options)
+    return run_plotted(run, show=show_outcome, draw=draw, plot=options.plot, as_json=as_json)
 
 
 def ran(options: PartitionOptions, screen: DemoScreen) -> PartitionOutcome:

@@ -59,8 +59,8 @@ class _Both:
     def of(self, slots: Index) -> _Held:
         """The rows of some slots (ascending)."""
         recent = self.recent.of(slots)
-        older = self.base.of(np.setdiff1d(slots, recent.slots, assume_unique=False))
-        return older.with_(recent)
+        newer = np.append(recent.slots, -1)[np.searchsorted(recent.slots, slots)] == slots
+        return self.base.of(slots[~newer]).with_(recent)
 
     def all(self) -> _Held:
         return self.base.without(self.recent.slots).with_(self.recent)

@@ -170,7 +170,12 @@ def _fragment(fragment: FragmentStatus) -> Row:
 def _inputs(fragment: FragmentStatus) -> Iterator[Row]:
     """One row per source."""
     for source, rows in fragment.lost_by.items():
-        yield {"source": source, "lost_rows": rows, "lost_unknown": fragment.lost_unknown}
+        yield {
+            "source": source,
+            "lost_rows": rows,
+            "lost_unknown": fragment.lost_unknown,
+            "left_out_rows": fragment.left_out_by.get(source, 0),
+        }
 
 
 def _boxes(fragment: FragmentStatus) -> Iterator[Row]:
