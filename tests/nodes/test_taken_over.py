@@ -407,6 +407,7 @@ def test_rows_are_kept_for_who_has_it_and_not_for_an_owner_that_is_back_late() -
     """The checkers of the simulator tell that from rows that are gone."""
     run, fragment = run_of(counting(), CUT, {"m": ["s1", "s2"]})
     run.until_guarded(fragment, 2)
+    run.fed.run(for_us=20_000)  # The others hear who stands by: else the second may be the first to know.
     run.fed.nodes["m"].crash()
     run.until_owned(fragment, "s1")
     run.publish(0, HALF)

@@ -1,4 +1,4 @@
-"""Whole nodes that trade, under faults: ``medusa.sim.lending.trading``, and mistakes of the market on nodes."""
+"""Whole nodes that trade, under faults: ``medusa.sim.lending.trading``; mistakes of the market on nodes."""
 
 from __future__ import annotations
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+COMMAND = [sys.executable, "-m", "medusa.cli.main", "demo", "overflow", "--json"]
 DEADLINE_S = 900
 """It waits for what has to happen; on a quiet machine of two cores it takes two minutes."""
 
 
 @pytest.mark.system
 def test_spark_takes_load_and_gives_it_back_and_both_say_what_is_owed(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "medusa.cli.main", "demo", "overflow", "--json"]
     done = subprocess.run(
-        [*command, "--plot", str(tmp_path / "overflow.svg")],
+        [*COMMAND, "--plot", str(tmp_path / "overflow.svg")],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
@@ -46,3 +46,20 @@ def test_spark_takes_load_and_gives_it_back_and_both_say_what_is_owed(tmp_path: 
     assert all(11_000 < each["price_micro"] <= 20_000 for each in told["prices"])
     left = [each.name for each in tmp_path.iterdir() if each.name.startswith("medusa-overflow")]
     assert left == []
+
+
+@pytest.mark.system
+def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--plot", str(tmp_path / "overflow.svg")],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path), "JAVA_HOME": str(tmp_path)},
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "node 's' ended with 1 before it listened" in done.stderr
+    assert "Spark needs Java 17, and there is no java in JAVA_HOME" in done.stderr
+    assert "apt install openjdk-17-jre-headless" in done.stderr
+    assert [*tmp_path.iterdir()] == []

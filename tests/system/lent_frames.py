@@ -29,7 +29,7 @@ class LentFragment:
 
     Attributes:
         asks: whether the host could.
-        follows, is_fed, owns: what is decided one after the other: the host may follow it, it does, it has it.
+        follows, is_fed, owns: what is decided then: the host may follow it, it does, it has it.
         seed: with ``spec``, that the host is to install.
         files: of the checkpoint, in order.
         standing: how far readers are.
@@ -67,7 +67,8 @@ def lent_fragment():
             message, payload = decode_frame([memoryview(bytes(each)) for each in frames])
             if isinstance(message, FedTogether):
                 fed.extend(
-                    (one, None if rows is None else bytes(rows)) for one, rows in apart(message, payload, peer=HOST)
+                    (one, None if rows is None else bytes(rows))
+                    for one, rows in apart(message, payload, peer=HOST)
                 )
             elif isinstance(message, Fed):
                 fed.append((message, None if payload is None else bytes(payload)))

@@ -128,7 +128,12 @@ class Partners(ForkedNodes):
     def text(self, node):
         owner = OWNERS[node]
         lines = [f'name = "{node}"', f'listen = "{self.addresses[node]}"', f'data = "{node}.data"']
-        lines += [f'federation = "{FEDERATION}"', f'participant = "{owner}"', "[keys]", f'node = "{node}.key"']
+        lines += [
+            f'federation = "{FEDERATION}"',
+            f'participant = "{owner}"',
+            "[keys]",
+            f'node = "{node}.key"',
+        ]
         lines += ["[limits]", self.limits, "[load]", 'half_life = "1s"']
         for each in dict.fromkeys(OWNERS.values()):
             lines += [f"[participants.{each}]", f'key = "{self.public(each)}"']

@@ -225,8 +225,8 @@ def refusals(alice, code):
 
 
 def test_who_bills_what_was_not_done_is_paid_for_what_was(alice, host):
-    """Over-billed, billed twice, of no interval, of one to come, at another price, for another task, signed by
-    another: no money for any of it."""
+    """Over-billed, billed twice, of no interval, of one to come, at another price, for another task, signed
+    by another: no money for any of it."""
     before, paid = owed(alice), host.chain.end_row(host.key, host.task.begin_row)
     most = 2 * 10**9 * host.contract.units_per_s_max_milli // 1_000 // host.task.nano_units_per_row
     right = host.reading()

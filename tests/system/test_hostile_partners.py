@@ -50,9 +50,7 @@ from tests.system.partners import FEDERATION, NodeByHand, Partners, terms
 
 pytestmark = pytest.mark.system
 
-TASK = TradedTask(
-    name=f"alice/{FRAGMENT}", owner="alice", rows_per_s_milli=10_000, cpu_ns_per_row=1_000_000
-)
+TASK = TradedTask(name=f"alice/{FRAGMENT}", owner="alice", rows_per_s_milli=10_000, cpu_ns_per_row=1_000_000)
 PRICE_MICRO = 1_500_000
 
 
@@ -579,7 +577,7 @@ def test_who_says_that_it_pays_from_later_on_is_refused(bob):
 
 
 def test_times_that_a_guest_is_told_move_nothing_else(bob):
-    """Beyond all boundaries, and back: the link ends. As far ahead as may be: it is the guest's time alone."""
+    """Beyond all boundaries, and back: the link ends. As far ahead as may be: the guest's time alone."""
     m, e = bob.alice(), bob.by_hand("e").let_in()
     q = md.Query("own")
     per = q.source("rows", {"ts": "int64"}, time="ts", unit="us").window("10us").aggregate(n=md.count())
@@ -592,9 +590,7 @@ def test_times_that_a_guest_is_told_move_nothing_else(bob):
         before = bob.state("h")
 
         def boundary(frame, time_us):
-            e.say(
-                Boundary(stream=attach.stream, epoch=attach.epoch, frame=frame, seq=HALF, time_us=time_us)
-            )
+            e.say(Boundary(stream=attach.stream, epoch=attach.epoch, frame=frame, seq=HALF, time_us=time_us))
 
         e.say(msgspec.structs.replace(lent_fragment().attached, epoch=attach.epoch, next_seq=HALF))
         boundary(1, END_US - 1)
@@ -629,7 +625,9 @@ def wounded(dice, files):
         del data[dice.randrange(len(data)) :]
     elif kind < 0.9:
         at = dice.randrange(len(data))
-        data[at : at + 8] = dice.choice([b"\xff" * 8, b"\x00" * 8, b"\x7f" + b"\xff" * 7, b"\x80" + b"\0" * 7])
+        data[at : at + 8] = dice.choice(
+            [b"\xff" * 8, b"\x00" * 8, b"\x7f" + b"\xff" * 7, b"\x80" + b"\0" * 7]
+        )
     else:
         data = bytearray(dice.choice([each for each in files.values() if each]))
     made[name] = bytes(data)
@@ -663,7 +661,7 @@ def feed(node, attempt, ticket, frame):
 
 
 def poison(bob, first, count):
-    """So many wounded checkpoints; how many were refused, and how many were such that one could follow them."""
+    """So many wounded checkpoints; how many were refused, and how many could be followed."""
     m = bob.alice()
     ends = {"refused": 0, "followed": 0}
     lent, number = lent_fragment(), 0

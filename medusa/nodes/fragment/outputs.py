@@ -245,8 +245,8 @@ class FragmentOutput:
             note: goes with each frame of it.
 
         Raises:
-            LocalProtocolError: it doesn't go on where the stream is, as where it began from state of which the
-                boxes say otherwise than what lies beside them. Nothing changed.
+            LocalProtocolError: it doesn't go on where the stream is, as where it began from state whose boxes
+                say otherwise than what lies beside them. Nothing changed.
         """
         if isinstance(element, Train) and (early := self._first - element.first_seq) > 0:
             if early >= len(element):

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from medusa.market.contract.terms import Contract
 from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.negotiation.messages import LoadAgreed
+from medusa.nodes.catalog.kept_market import TaskMark
 from medusa.nodes.market.market_words import read_traded
 from medusa.ports import Buffer
 from medusa.sim.world.clock import EPOCH_US
@@ -33,6 +35,12 @@ PAST_US = 4_000_000
 
 LATE_US = 3_000_000
 """By so much what is agreed just before the end of a contract may begin after it: clocks run apart too."""
+
+LINES = 20
+"""So many of the last lines that a node said are looked at."""
+
+SHORT = "has rows up to"
+"""So goes on what is said of a reading whose rows died with the host, or are cut off: what came is paid."""
 
 ROUNDING = 1.02
 UNIT = 1_000_000_000
@@ -183,6 +191,9 @@ class TradeChecks:
         wrong = {"E_BILLING", "E_IDENTITY", "E_AUDIENCE", "E_PRICE", "E_TASK_NOT_ALLOWED"}
         if codes := wrong.intersection(node.brain.refusals):
             raise SimulationError(f"words: {node.name} has refused {sorted(codes)}")
+        for line in islice(reversed(node.reports), LINES):
+            if "disputes" in line.fields and SHORT not in line.what:
+                raise SimulationError(f"dispute: {node.name}: {line.what}")
 
     # --- words --------------------------------------------------------------------------------------
 
@@ -224,7 +235,7 @@ class TradeChecks:
     def _cost(self, node: str, cores: float) -> float:
         """By the points, on straight lines; the last one goes on."""
         points = self._costs[node]
-        for (x, y), (x_next, y_next) in zip(points, points[1:], strict=False):
+        for (x, y), (x_next, y_next) in pairwise(points):
             if cores <= x_next or (x_next, y_next) == tuple(points[-1]):
                 return y + (cores - x) * (y_next - y) / (x_next - x)
         return 0.0
@@ -244,6 +255,16 @@ class TradeChecks:
             books = [self._book(node, known.terms.id) for node in parties]
             if books[0] != books[1]:
                 return f"{known.terms.id}: {parties[0]} books {books[0]}, {parties[1]} {books[1]}"
+        return ""
+
+    def left(self, lost: set[str]) -> str:
+        """What somebody still takes for away, a guest or untold; empty: nothing, of who isn't lost."""
+        for node in [name for name in self._costs if name not in lost]:
+            kept = self._nodes[node].brain.catalog.market
+            held: list[KeptDeal | TaskMark] = [*kept.trades.deals, *kept.marks]
+            for each in held:
+                if self._traders[each.partner] not in lost:
+                    return f"{node} still has {each}"
         return ""
 
     def check_bills(self, lost: set[str]) -> None:
@@ -268,12 +289,8 @@ class TradeChecks:
         market = machine.brain.market
         assert market is not None
         [found] = [
-            each
-            for each in market.status(machine.clock.monotonic_us()).contracts
-            if each.id == contract
+            each for each in market.status(machine.clock.monotonic_us()).contracts if each.id == contract
         ]
-        if found.disputes:
-            raise SimulationError(f"dispute: {found.disputes} at {node} by {contract}, and nobody lies")
         return found.receipts, found.owed_micro + found.settled_micro
 
 

@@ -1,4 +1,4 @@
-"""Whole nodes that trade: an owner's load grows, goes to partners under contracts and comes home, under faults.
+"""Whole nodes that trade: load of an owner grows, goes to partners by contract and comes home, under faults.
 
 Alice's node ``a2`` has two fragments and trades for her; ``b1`` does for bob and ``k1`` for carol. Contracts
 end, are revoked, hosts are lost for good; in the end all of them end, and all is home.
@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 from random import Random
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
 from medusa.market.contract.signed import (
@@ -324,9 +323,7 @@ class TradingTrial(QueryTrial):
         assert newest is not None
         nodes = self.nodes
         return all(
-            any(
-                nodes[name].alive and could_succeed(nodes[name], each.fragment) for name in each.secondaries
-            )
+            any(nodes[name].alive and could_succeed(nodes[name], each.fragment) for name in each.secondaries)
             for each in newest.fragments
             if each.owner == host
         )
@@ -374,7 +371,7 @@ class TradingTrial(QueryTrial):
                 return False
             if whose != "alice" and (catalog.fragments or catalog.configurations):
                 return False
-        return not self.trades.unequal(self._burnt)
+        return not (self.trades.unequal(self._burnt) or self.trades.left(self._burnt))
 
     @property
     def ended(self) -> bool:
@@ -437,7 +434,7 @@ def _trial(world: World, rows: int | None, *, vanishes: bool) -> TradingTrial:
 
 TRADING: dict[str, Scenario] = {
     "trading": Scenario(
-        about="an owner's load grows and goes to partners under contracts, which end: paid, and the same answer",
+        about="load grows and goes to partners under contracts, which end: paid, and the same answer",
         build=trading,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES_IN_TIME],
         count=6,
