@@ -45,7 +45,7 @@ def test_more_seeds(scenario: str, block: int) -> None:
         passed(scenario, seed)
 
 
-SEEN = ("fragment is home", "its contract is over", "its host is silent")
+SEEN = ("fragment is home", "its host is silent")
 
 
 def test_in_them_load_goes_to_partners_and_comes_home() -> None:
