@@ -69,8 +69,8 @@ DELAY: dict[str, Mistake] = {
     ),
     "a stream is said to be stable while another input of it isn't heard": Mistake(
         area="consistency",
-        about="That isn't missing yet, so it shows nothing; but what it holds up isn't corrected. Seed 399 met"
-        " it until messages took another time.",
+        about="That isn't missing yet, so it shows nothing; but what it holds up isn't corrected. Seed 399"
+        " met it until messages took another time.",
         edits=edit(f"{_BOUND}._event", "not late.isdisjoint(above)", "False"),
         tests="tests/nodes/consistency/test_late_inputs.py",
     ),
