@@ -67,6 +67,13 @@ DELAY: dict[str, Mistake] = {
         seed=10,
         shows="SimulationError: corrected",
     ),
+    "a stream is said to be stable while another input of it isn't heard": Mistake(
+        area="consistency",
+        about="That isn't missing yet, so it shows nothing; but what it holds up isn't corrected. Seed 399"
+        " met it until messages took another time.",
+        edits=edit(f"{_BOUND}._event", "not late.isdisjoint(above)", "False"),
+        tests="tests/nodes/consistency/test_late_inputs.py",
+    ),
     "an input that was missing is so until its source ends": Mistake(
         area="consistency",
         about="Its stream is tentative for ever: status names an input that is there, a fork takes memory.",

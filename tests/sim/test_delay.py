@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from medusa.sim.checkers.first_publishers import FirstPublishers
 from medusa.sim.scenarios import run_scenario
 from tests.sim.planted_delay import DELAY, POLICIES
 from tests.sim.planting import fails_its_tests, noticed, planted
@@ -22,6 +23,14 @@ FOUND = {
     ("delay", 180): "a node crashed before the first checkpoint of what another one sends",
     ("delay", 269): "a source came nearer to another one by itself, and was waited for",
     ("delay", 286): "a node stood still, and looked what flows before it looked who is heard",
+    (
+        "delay",
+        399,
+    ): "an input wasn't heard for a little less than X less the margin while another one's corrections came",
+    (
+        "delay",
+        401,
+    ): "a publisher could never reach the node where its source stands alone: nobody can miss it",
     ("policies", 111): "an input was taken for stable before its sender had said how it is",
 }
 """Seeds that have failed, and why."""
@@ -41,6 +50,24 @@ def test_seed(seed: int) -> None:
 @pytest.mark.parametrize(("scenario", "seed"), FOUND)
 def test_seed_that_has_failed(scenario: str, seed: int) -> None:
     passed(seed, scenario)
+
+
+def test_x_counts_once_all_sources_have_had_a_publisher() -> None:
+    """Of one that goes again somebody knows: it is missing."""
+    there: set[str] = set()
+    first = FirstPublishers(["left", "right"], there.__contains__)
+    there.add("left")
+    first.look(100)
+    assert first.last_us is None
+    there.clear()
+    first.look(200)
+    assert first.last_us is None
+    there.add("right")
+    first.look(300)
+    assert first.last_us == 300
+    there.add("left")
+    first.look(400)
+    assert first.last_us == 300
 
 
 @pytest.mark.parametrize("seed", range(CI))

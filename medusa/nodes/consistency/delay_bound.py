@@ -469,9 +469,10 @@ class DelayBound:
         changed = False
         missing = self._missing
         missed, behind, lost = missing.missed_sources(), missing.behind_sources(), missing.lost_sources()
+        late = missing.late_sources()
         for id in self._of.outputs:
             output, above = self._output(id), self._meeting.above[self._sink(id)]
-            event = self._event(now_us, output, above, missed, behind, lost)
+            event = self._event(now_us, output, above, missed, behind, lost, late)
             if event is None:
                 continue
             before = output.state
@@ -492,6 +493,7 @@ class DelayBound:
         missed: Set[str],
         behind: Set[str],
         lost: Set[str],
+        late: Set[str],
     ) -> ConsistencyEvent | None:
         if not missed.isdisjoint(above):
             return _E.LOST if above <= lost else _E.MISSED
@@ -502,6 +504,9 @@ class DelayBound:
             return _E.BEHIND
         if output.state is _S.STABLE:
             return None
+        if not late.isdisjoint(above):  # Too short to show; but what it holds up isn't corrected yet.
+            output.catching = None
+            return _E.BEHIND
         if output.catching is None:
             inputs = [each for each in self._of.inputs.values() if each.source in above]
             output.catching = CatchingUpInRounds(now_us, inputs, self._moment_us)

@@ -6,7 +6,8 @@
 Silence counts from when the sender was last heard, not from when that was noticed. One that doesn't hear us
 sends nothing, and is silent too. *Behind* is one that is back and hasn't brought all yet that its sender had
 then, is far from where the fork stands that goes on without it (without one: from how far those are that wait
-for it), or whose sender has corrections to come.
+for it), or whose sender has corrections to come. *Late* is one that isn't heard for less than that, until it
+has brought what its sender had then: nothing shows of it, but what waits for it isn't corrected.
 
 A source into which nobody publishes is missing too (``unpublished_sources``); who then does is behind. So is
 one of which the publishers are to come back (``awaited_publishers``).
@@ -47,6 +48,7 @@ class _Seen:
         silent_us: since when it isn't heard; None: it is.
         said_us: since when its sender says that the stream isn't stable; None: it is.
         since_us: since when it isn't as it should be; None: it is.
+        late: it isn't heard, or hasn't brought yet what its sender had when it was back.
         approach: how near it comes, once it has brought what its sender had when it was back.
     """
 
@@ -56,6 +58,7 @@ class _Seen:
     missed: bool = False
     overdue: bool = False
     behind: bool = False
+    late: bool = False
     approach: Approach | None = None
 
 
@@ -164,6 +167,7 @@ class MissingInputs:
         silent = seen.silent_us is not None and now_us - seen.silent_us >= self._wait_us
         # Of one that says no more how its stream is, what it said last holds.
         unsaid = state is ConsistencyState.FAILURE and seen.said_us is not None
+        seen.late = seen.silent_us is not None or not input.receiver.backlog_over
         seen.missed = silent or unsaid or state is ConsistencyState.UP_FAILURE
         if seen.missed or seen.said_us is not None:
             seen.behind, seen.approach = True, None
@@ -251,6 +255,12 @@ class MissingInputs:
         """Those, those by which something is back that isn't done yet, and those that await a publisher."""
         behind = (each.source for each in self.behind())
         return {*self.unpublished(), *self._awaited.sources, *behind}
+
+    def late_sources(self) -> set[str]:
+        """Those by which something may be held up that isn't missing yet: an input isn't heard, or hasn't
+        brought what its sender had when it was back; or nobody publishes."""
+        late = {each.source for each, seen in self._seen.items() if seen.late}
+        return late | self._unpublished.held_up()
 
     def lane(self, input: FragmentInput) -> int:
         """The fork from which tentative rows come in place of those that are missing; 0: none."""

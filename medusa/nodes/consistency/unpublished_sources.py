@@ -104,6 +104,10 @@ class UnpublishedSources:
         """What was known of a source when it was looked last; None: somebody published into it."""
         return self._known.get(source)
 
+    def held_up(self) -> set[str]:
+        """Those that hold up others, for however long."""
+        return {source for source, each in self._known.items() if each.held_us is not None}
+
     def missed(self) -> list[str]:
         """Those that hold up others, and have for long enough."""
         return [source for source, each in self._known.items() if each.missed]

@@ -34,6 +34,7 @@ from medusa.query.delay_policies import DELAY as DELAYED
 from medusa.query.delay_policies import PROCESS, SUSPEND, Delay
 from medusa.query.expressions.aggregates import count, sum
 from medusa.sim.actors.client import Client
+from medusa.sim.checkers.first_publishers import FirstPublishers
 from medusa.sim.checkers.lanes import LaneChecks
 from medusa.sim.checkers.outages import Outages
 from medusa.sim.checkers.plain_table import Key
@@ -200,6 +201,7 @@ class DelayTrial(QueryTrial):
         self._came: list[tuple[str, dict[str, Any], int]] = []
         """Source, row, and when it was published."""
         self._outages: Outages | None = None
+        self._publishers = FirstPublishers(tables, lambda source: bool(self._known(f"d.{source}")))
         self._healed = self._overtakes = False
         self._settles_us = NOTICED_US + self._delay_us + SLACK_US
         """Once all works again every stream is stable after this."""
@@ -250,8 +252,10 @@ class DelayTrial(QueryTrial):
     # --- what is seen ---------------------------------------------------------------------------
 
     def _look(self, outages: Outages) -> None:
+        self._publishers.look(self.world.now_us)
         if not self._healed:
             outages.look(self.world.now_us)
+        if not self._healed or self._publishers.last_us is None:
             self.world.after(LOOK_US, lambda: self._look(outages))
 
     def heal(self) -> None:
@@ -304,8 +308,12 @@ class DelayTrial(QueryTrial):
 
     def _check_answered(self) -> None:
         """What came by a path that was whole shows within X of when it would have. Not where frames overtake
-        others, as ZeroMQ's never do: tentative ones that come behind a later one are dropped."""
+        others, as ZeroMQ's never do: tentative ones that come behind a later one are dropped. Each source
+        stands at a node of its own here, which waits for its first publisher however long: nobody is missing
+        until then (docs/dpc.md), so X counts from when the last source has one."""
+        published_us = self._publishers.last_us
         assert self._outages is not None
+        assert published_us is not None, "sources end once all publish"
         if self._overtakes or self._failure == SUSPEND:
             return
         for sink, lane in self.lanes.items():
@@ -314,7 +322,7 @@ class DelayTrial(QueryTrial):
                 times = self._past_us(sink, row["ts"])
                 if times is None:
                     continue
-                ideal_us = max(times)
+                ideal_us = max(*times, published_us)
                 at_once = self._failure == PROCESS and self._is_forked(lane, ideal_us)
                 due_us = ideal_us + SLACK_US + (0 if at_once else self._delay_us)
                 if self._stabilization == SUSPEND and due_us > self._first_back_us:
