@@ -579,8 +579,8 @@ class NodeMind:
     def _gives_way(self, fragment: str) -> bool:
         return self.orders.gives_way(fragment)
 
-    def _sells_to(self, participant: str, stream: str) -> SoldStream | None:
-        return None if self.market is None else self.market.sells(participant, stream)
+    def _sells_to(self, participant: str, stream: str, columns: tuple[str, ...]) -> SoldStream | None:
+        return None if self.market is None else self.market.sells(participant, stream, columns)
 
     def _offers_to(self, participant: str) -> OfferRules | None:
         return self.remotes.offers.get(participant)
