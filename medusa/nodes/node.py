@@ -327,6 +327,7 @@ class NodeMind:
             stopping=self.remotes.stopping,
             loads=self.loads,
             abroad=naming.abroad,
+            removes=self._removes,
             removed=self._removed,
             undone=lambda query, life: self.recovery.undone(query, life),
             answered=lambda now_us, node, reply: self.coordinator.reply(now_us, node, reply),
@@ -570,6 +571,10 @@ class NodeMind:
 
     def _on_its_way(self, fragment: str) -> bool:
         return self.orders.on_its_way(fragment)
+
+    def _removes(self) -> None:
+        if self.market is not None:
+            self.market.count_rows()
 
     def _removed(self, query: str, gone: list[str], whole: bool) -> None:
         self.orders.removed(query, gone, whole=whole)

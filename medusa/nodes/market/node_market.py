@@ -331,6 +331,11 @@ class NodeMarket:
         if now_us >= self._started_us + WARM_US:
             self._tasks.measure(time_us)
 
+    def count_rows(self) -> None:
+        """What runs here may end now: its last rows count."""
+        if self._begun and self._time_us is not None:
+            self._count_rows(self._time_us)
+
     def _count_rows(self, time_us: int) -> None:
         self._tasks.count(time_us)
         self._sold.count(time_us)
