@@ -194,9 +194,8 @@ class CrossQueryReads:
             if now_us - pending.asked_us >= ASK_AGAIN_US:
                 self._ask(pending, after=0)
         used = {feed.stream for each in self._pending.values() for feed in each.fragment.feeds}
-        doubtful = (each.spec for each in self._catalog.in_doubt.fragments.values())
-        specs = (*self._catalog.fragments.values(), *doubtful)  # It may be ours again.
-        here = {feed.stream for each in specs for feed in each.feeds}
+        here = {feed.stream for each in self._catalog.fragments.values() for feed in each.feeds}
+        here |= self._catalog.reads_in_doubt()
         self._giving = {}
         idle = {stream: of for stream, of in self._catalog.reading.items() if stream not in used | here}
         token = self._saver.save() if idle else 0

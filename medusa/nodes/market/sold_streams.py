@@ -413,8 +413,7 @@ class SoldStreams:
         read = self._catalog.reading.get(stream)
         if read is not None and read.asked == asked:
             return True
-        doubtful = self._catalog.in_doubt.fragments.values()
-        return any(feed.stream == stream for each in doubtful for feed in each.spec.feeds)
+        return stream in self._catalog.reads_in_doubt()
 
     def read_elsewhere(self, time_us: int, deal: StreamDeal, row: int) -> None:
         """A stream that we read comes from another participant from this row on."""
