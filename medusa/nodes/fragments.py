@@ -54,6 +54,7 @@ class Fragments:
         stopping: fragments that ended here before their query did.
         loads: told what boxes count.
         abroad: the participant of another one's node; empty: it is of our own.
+        removes: told that fragments are about to be taken away: what they did until now has to be looked at.
         removed: told the query, which of its fragments are gone from here, and whether the query is.
         undone: told a query and the life of it whose deployment is undone; the fragments that may have been
             taken over meanwhile, and came by no request of that.
@@ -79,6 +80,7 @@ class Fragments:
         stopping: StoppedParts,
         loads: NodeLoads,
         abroad: Callable[[str], str],
+        removes: Callable[[], None],
         removed: Callable[[str, list[str], bool], None],
         answered: Callable[[int, str, Reply], None],
         undone: Callable[[str, int], Collection[str]] = lambda query, life: (),
@@ -94,6 +96,7 @@ class Fragments:
         self._stopping = stopping
         self._loads = loads
         self._abroad = abroad
+        self._removes = removes
         self._removed = removed
         self._answered = answered
         self._late = StaleRequests()
@@ -274,6 +277,7 @@ class Fragments:
     ) -> None:
         """Nothing of a query is here any more, or not these of its fragments."""
         known = query in self._catalog.owners
+        self._removes()
         if only is None or undoes:  # What others have kept here reads no other query.
             specs = (s for s in self._catalog.fragments.values() if s.query == query)
             self._reading.removed(query, [s for s in specs if only is None or s.name in only])

@@ -327,6 +327,7 @@ class NodeMind:
             stopping=self.remotes.stopping,
             loads=self.loads,
             abroad=naming.abroad,
+            removes=self._removes,
             removed=self._removed,
             undone=lambda query, life: self.recovery.undone(query, life),
             answered=lambda now_us, node, reply: self.coordinator.reply(now_us, node, reply),
@@ -571,6 +572,10 @@ class NodeMind:
     def _on_its_way(self, fragment: str) -> bool:
         return self.orders.on_its_way(fragment)
 
+    def _removes(self) -> None:
+        if self.market is not None:
+            self.market.count_rows()
+
     def _removed(self, query: str, gone: list[str], whole: bool) -> None:
         self.orders.removed(query, gone, whole=whole)
         if whole:
@@ -579,8 +584,8 @@ class NodeMind:
     def _gives_way(self, fragment: str) -> bool:
         return self.orders.gives_way(fragment)
 
-    def _sells_to(self, participant: str, stream: str) -> SoldStream | None:
-        return None if self.market is None else self.market.sells(participant, stream)
+    def _sells_to(self, participant: str, stream: str, columns: tuple[str, ...]) -> SoldStream | None:
+        return None if self.market is None else self.market.sells(participant, stream, columns)
 
     def _offers_to(self, participant: str) -> OfferRules | None:
         return self.remotes.offers.get(participant)

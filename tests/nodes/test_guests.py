@@ -11,6 +11,8 @@ import pytest
 import medusa as md
 from medusa.apps.dashboard.network import Seen, network_of
 from medusa.apps.dashboard.picture import svg_of
+from medusa.nodes.catalog.in_doubt import FragmentInDoubt
+from medusa.nodes.catalog.kept_market import KeptMarket, TaskMark
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_security import ClientRules
 from medusa.nodes.spec.fragment_spec import SoldStream
@@ -199,6 +201,52 @@ def test_a_fragment_waits_for_what_it_reads_and_gives_it_back_where_that_is_refu
     assert (read.query, read.source, read.stream, read.schema) == ("r", "s", "q.out", COLUMNS)
     assert set(node.on_disk().reading) == {"q.out.alice.r.s"}
     assert list(node.brain.fragments) == ["q/flows"]
+
+
+def reading():
+    """Node n runs r, which reads a stream of bob's; and the question by which it came."""
+    node = upstream(security=MAY)
+    deploy = Deploy(request=20, at=(("n", ("s", "out")),), reads=(("s", "core", "q.out", 1),))
+    assert node.say("maker", deploy, reader("bob/q.out")) == []
+    [read] = [e.message for e in node.effects if isinstance(getattr(e, "message", None), Read)]
+    node.say("core", Reply(request=read.request))
+    [name] = [name for name in node.brain.fragments if name.startswith("r/")]
+    return node, name, read
+
+
+def test_what_reads_by_a_contract_stays_at_the_node_that_pays():
+    node, name, read = reading()
+    mark = TaskMark(
+        partner="bob", contract="c", negotiation=read.request, task="q.out.alice.r.s", begin_row=0
+    )
+    move = Move(request=90, fragment=name, to="near", timeout_ms=1_000)
+    node.brain.catalog.keep_market(KeptMarket(marks=(mark,)))
+    assert node.answer("maker", move) == "E_MOVE"
+    node.brain.catalog.keep_market(KeptMarket(marks=(msgspec.structs.replace(mark, end_row=5),)))
+    said = node.say("maker", msgspec.structs.replace(move, request=91))
+    assert [each for each in said if isinstance(each, Reply)] == [], "it begins"
+
+
+def released(catalog):
+    """Streams that a node with this catalog gives back after its start."""
+    node = Keyed(MAY, catalog=catalog)
+    node.hello("core")
+    node.now_us += 60_000_000
+    node.brain.tick(node.now_us)
+    node.settle()
+    return {e.message.stream for e in node.effects if isinstance(getattr(e, "message", None), Release)}
+
+
+def test_what_a_fragment_in_doubt_reads_is_not_given_back():
+    node, name, _ = reading()
+    for doubtful in (True, False):
+        catalog = node.on_disk()
+        spec = catalog.fragments.pop(name)
+        if doubtful:
+            catalog.in_doubt.fragments[name] = FragmentInDoubt(
+                spec=spec, coordinator="n", epoch=1, state="lost", why="its checkpoint is damaged"
+            )
+        assert released(catalog) == (set() if doubtful else {"q.out.alice.r.s"})
 
 
 def defined(name, schema):

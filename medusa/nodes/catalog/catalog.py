@@ -493,6 +493,10 @@ class Catalog:
         names = (*spec.streams.values(), *spec.entries.values())
         self.left[fragment] = ForwardingAddress(query=spec.query, node=node, epoch=epoch, names=names)
 
+    def reads_in_doubt(self) -> set[str]:
+        """Streams that fragments in doubt read: those may be ours again."""
+        return {feed.stream for each in self.in_doubt.fragments.values() for feed in each.spec.feeds}
+
     def is_here_again(self, fragment: str) -> None:
         """Nobody is sent elsewhere for it."""
         self.left.pop(fragment, None)

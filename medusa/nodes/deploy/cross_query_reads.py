@@ -195,6 +195,7 @@ class CrossQueryReads:
                 self._ask(pending, after=0)
         used = {feed.stream for each in self._pending.values() for feed in each.fragment.feeds}
         here = {feed.stream for each in self._catalog.fragments.values() for feed in each.feeds}
+        here |= self._catalog.reads_in_doubt()
         self._giving = {}
         idle = {stream: of for stream, of in self._catalog.reading.items() if stream not in used | here}
         token = self._saver.save() if idle else 0

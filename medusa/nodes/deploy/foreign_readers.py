@@ -45,8 +45,8 @@ class ForeignReaders:
         fragments: what runs here, by name.
         moving: whether a fragment of ours is just being moved, split or merged.
         offers: to other participants, by name.
-        sold: by which contract in force a participant may read a stream, and which columns of it; None: by
-            none.
+        sold: by which contract in force a participant may read a stream, and which columns of it, best just
+            these; None: no contract names it; raises ``LinkError``: one does, and doesn't count now.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ForeignReaders:
         *,
         moving: Callable[[str], bool],
         offers: Callable[[str], OfferRules | None],
-        sold: Callable[[str, str], SoldStream | None],
+        sold: Callable[[str, str, tuple[str, ...]], SoldStream | None],
     ) -> None:
         self._moving = moving
         self._sold = sold
@@ -94,7 +94,8 @@ class ForeignReaders:
             LinkError: it may not, or there is no such sink.
         """
         foreign = participant != self._settings.participant
-        sold = self._sold(participant, message.stream) if foreign else None
+        columns = tuple(field.name for field in message.schema)
+        sold = self._sold(participant, message.stream, columns) if foreign else None
         if foreign and sold is None:  # First: what isn't offered isn't told of either.
             check_stream(self._offers(participant), self._settings.name, participant, message.stream)
         name, sink = self._catalog.sink(message.stream)

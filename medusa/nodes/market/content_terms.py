@@ -2,7 +2,8 @@
 
 A stream that is sold is to the ledger as a task that is lent: its rows have numbers that both know, a reading
 says up to which one they were delivered, and receipts, breaches and settlements are the same. A *unit* is
-what the price is of: a row, or a period of time in which the stream was there to be read.
+what the price is of: a row, or a period of time in which a query reads, whether rows come or not: where none
+do for too long, that is a breach.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from medusa.errors import ContractError, RemoteProtocolError
+from medusa.errors import ContractError, LinkError, RemoteProtocolError
 from medusa.market.contract.signed import ContentDocument
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.effects import KeepRecord, LedgerLine, SayInLedger, StopWork
@@ -129,7 +129,7 @@ class NodeMarket:
         count: Callable[[str], None],
         cluster: Callable[[], ClusterNow | None] = lambda: None,
     ) -> None:
-        self._own, self._rules, self._partners = own, rules, dict(rules.partners)
+        self._own, self._node, self._rules, self._partners = own, node, rules, dict(rules.partners)
         self._federation, self._verify = security.federation, verify
         self._keys = dict(security.counting().participants)
         self._files, self._papers = dict(papers), SignedPapers()
@@ -257,9 +257,18 @@ class NodeMarket:
         self._sold.signed(time_us, terms, billing)
         self._book(time_us, billing)
 
-    def sells(self, participant: str, stream: str) -> SoldStream | None:
-        """By which contract in force a participant may read a stream that is put out here; None: by none."""
-        return self._sold.sells(participant, stream) if self._begun else None
+    def sells(self, participant: str, stream: str, columns: tuple[str, ...]) -> SoldStream | None:
+        """As of ``SoldStreams``.
+
+        Raises:
+            LinkError: also where a partner's contracts aren't known yet (``E_BUSY``).
+        """
+        if self._begun:
+            return self._sold.sells(participant, stream, columns)
+        if participant in self._partners:
+            text = f"node {self._node!r} doesn't know yet which contracts count: nobody has told it the time"
+            raise LinkError(text, hint="try again in a moment", code="E_BUSY")
+        return None
 
     def _book(self, time_us: int, contract: Contract) -> None:
         try:
@@ -321,6 +330,11 @@ class NodeMarket:
         self._suggested.tick(now_us, time_us)
         if now_us >= self._started_us + WARM_US:
             self._tasks.measure(time_us)
+
+    def count_rows(self) -> None:
+        """What runs here may end now: its last rows count."""
+        if self._begun and self._time_us is not None:
+            self._count_rows(self._time_us)
 
     def _count_rows(self, time_us: int) -> None:
         self._tasks.count(time_us)

@@ -35,12 +35,14 @@ class GuestTerms:
 
     Attributes:
         row: up to there its rows had come in, when it was last looked at.
+        begin_most: it is paid from this row on, or an earlier one; None: from any that has come in.
     """
 
     contract: str
     price_micro: int
     nano_units_per_row: int
     row: int
+    begin_most: int | None = None
 
 
 class PaidTasks:
@@ -166,10 +168,18 @@ class PaidTasks:
         """Whether the ledger has it: its owner has said from which row on."""
         return self.has(deal.contract.id, deal.partner, deal.negotiation, deal.task.name)
 
-    def runs_here(self, deal: KeptDeal, row: int) -> None:
-        """A guest is here, and its rows have come in up to there."""
+    def runs_here(self, deal: KeptDeal, row: int, *, begin_most: int | None = None) -> None:
+        """A guest is here, and its rows have come in up to there.
+
+        Args:
+            begin_most: it has to be paid from this row on; None: from any that has come in.
+        """
         self._seen[deal.partner, deal.negotiation, deal.task.name] = GuestTerms(
-            contract=deal.contract.id, price_micro=deal.price_micro, nano_units_per_row=deal.nano, row=row
+            contract=deal.contract.id,
+            price_micro=deal.price_micro,
+            nano_units_per_row=deal.nano,
+            row=row,
+            begin_most=begin_most,
         )
         while len(self._seen) > TERMS_MAX:
             del self._seen[next(iter(self._seen))]
@@ -186,6 +196,13 @@ class PaidTasks:
             if word.begin_row > seen.row:
                 raise RemoteProtocolError(
                     f"task {word.task!r} begins at row {word.begin_row:,}: {seen.row:,} have come in",
+                    peer=partner,
+                    code="E_BILLING",
+                )
+            if seen.begin_most is not None and word.begin_row > seen.begin_most:
+                raise RemoteProtocolError(
+                    f"task {word.task!r} is paid from row {word.begin_row:,} on: it began at row"
+                    f" {seen.begin_most:,}",
                     peer=partner,
                     code="E_BILLING",
                 )
@@ -269,6 +286,14 @@ class PaidTasks:
     def snapshot(self) -> tuple[bytes, ...]:
         """Records of which the next life makes the same ledger."""
         return tuple(self._ledger.snapshot())
+
+    def prices(self, contract: str, partner: str, number: int, task: str) -> tuple[int, int] | None:
+        """Micro-units of money of a unit, and nano-units of a row, as it began; None: the ledger doesn't have
+        it."""
+        if not self.has(contract, partner, number, task):
+            return None
+        found = self._ledger.book(contract, partner).tasks[number, task]
+        return found.price_micro, found.nano_units_per_row
 
     def has(self, contract: str, partner: str, number: int, task: str) -> bool:
         """Whether the ledger has it."""

@@ -13,9 +13,11 @@ nothing else of it has to be kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
+from medusa.errors import ContractError, LinkError
+from medusa.market.contract.checks import check_successor
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.effects import StopWork
 from medusa.market.money import money_text
@@ -26,10 +28,12 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.market.content_terms import ContentTerms, nano_per_step
 from medusa.nodes.market.market_words import TaskRows
 from medusa.nodes.market.paid_tasks import PaidTasks
+from medusa.nodes.market.unpaid_readers import UnpaidReaders
 from medusa.nodes.spec.fragment_spec import SoldStream, sink_of
+from medusa.query.published_stream import reads_of
 from medusa.wire.outbox import Outbox
 
-__all__ = ["SoldStreams", "StreamDeal", "StreamStanding", "Unsell"]
+__all__ = ["SWITCH_WITHIN_US", "SoldStreams", "StreamDeal", "StreamStanding", "Unsell"]
 
 Unsell = Callable[[int, str, str], None]
 """Takes the time, a stream that is sold, and why it is read no more."""
@@ -37,6 +41,9 @@ Unsell = Callable[[int, str, str], None]
 GRACE_US = 2_000_000
 """The reader gives the provider so much more time than was agreed: rows are under way, and looked for each
 second. Too small: it claims breaches that were none; too large: it sees short ones not at all."""
+
+SWITCH_WITHIN_US = 30_000_000
+"""A reader that may not switch to another partner by then stays where it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +55,8 @@ class StreamDeal:
         asked: the number of the question by which it came.
         rows: those before this one were sent, or came; ``begin``: and those before this one elsewhere.
         came: changes with each row and boundary; None: the other side isn't reached.
+        columns: that are read.
+        first: the first row that the reader was sent, since it attached last; None: it hasn't, or is ours.
     """
 
     partner: str
@@ -56,7 +65,9 @@ class StreamDeal:
     asked: int
     rows: int
     came: tuple[int, int] | None
+    columns: tuple[str, ...] = ()
     begin: int = 0
+    first: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +117,7 @@ class SoldStreams:
         self._fragments, self._whose, self._unsell, self._outbox = fragments, whose, unsell, outbox
         self._contracts: dict[tuple[str, str], dict[int, _Terms]] = {}
         self._time_us = 0
-        self._since: dict[tuple[str, int], int] = {}
-        """Readers of what we sell, and since when they are there."""
+        self._unpaid = UnpaidReaders()
         self._quiet: dict[tuple[str, int], tuple[tuple[int, int] | None, int]] = {}
         """What had come last of a reading, and when that was seen."""
         self._over: dict[tuple[str, int], None] = {}
@@ -131,36 +141,74 @@ class SoldStreams:
         """Whether it is one about streams."""
         return (partner, contract) in self._contracts
 
-    def sells(self, participant: str, stream: str) -> SoldStream | None:
-        """By which contract in force another participant may read a stream of ours; None: by none."""
-        found = self._terms_of(participant, stream, selling=True)
-        if found is None:
-            return None
-        columns = tuple(each.name for each in found.content.streams[stream])
-        return SoldStream(partner=participant, contract=found.content.id, columns=columns)
+    def sells(self, participant: str, stream: str, columns: tuple[str, ...]) -> SoldStream | None:
+        """By which contract another participant may read a stream of ours: the first one, by name, that
+        counts and sells just these columns, else that counts. None: no contract names the stream.
+
+        Raises:
+            LinkError: a contract names it, and nothing is sold by it just now (``E_NO_CONTRACT``).
+        """
+        first, why = None, ""
+        for terms, not_now in self._naming(participant, stream, provider=self._own):
+            if not_now:
+                why = why or not_now
+                continue
+            names = tuple(each.name for each in terms.content.streams[stream])
+            sold = SoldStream(partner=participant, contract=terms.content.id, columns=names)
+            if names == columns:
+                first = sold
+                break
+            first = first or sold
+        if first is not None and self._unpaid.is_distrusted(self._time_us, participant):
+            first, why = None, f"participant {participant!r} didn't say from which row on it pays"
+        if first is None and why:
+            hint = "compare medusa status at both nodes that trade; try again later"
+            raise LinkError(f"stream {stream!r} isn't sold now: {why}", hint=hint, code="E_NO_CONTRACT")
+        return first
 
     def buys(self, partner: str, stream: str, columns: tuple[str, ...]) -> str:
-        """The contract in force by which we may read just these columns at a partner; empty: none."""
-        found = self._terms_of(partner, stream, selling=False)
-        if found is None or tuple(each.name for each in found.content.streams[stream]) != columns:
-            return ""
-        return found.content.id
+        """The first contract in force, by name, by which we may read just these columns at a partner; empty:
+        none."""
+        for terms, not_now in self._naming(partner, stream, provider=partner):
+            if not not_now and tuple(each.name for each in terms.content.streams[stream]) == columns:
+                return terms.content.id
+        return ""
 
-    def _terms_of(self, partner: str, stream: str, *, selling: bool) -> _Terms | None:
-        """The first contract in force, by name, by which this stream is sold."""
-        for (whose, name), versions in sorted(self._contracts.items()):
-            if whose != partner or self._paid.stopped(name, partner):
+    def _naming(self, partner: str, stream: str, *, provider: str) -> Iterator[tuple[_Terms, str]]:
+        """Contracts about a stream, by name: what counts, or counts next, or counted last; and why nothing is
+        sold by it now, or empty."""
+        for (whose, name), versions in sorted(self._contracts.items(), key=lambda each: each[0]):
+            if whose != partner:
                 continue
-            counts = self._paid.versions(name, partner)
-            slot = None if counts is None else counts.at(self._time_us)
-            terms = None if slot is None else versions.get(slot.version)
-            if (
-                terms is not None
-                and (terms.content.provider == self._own) == selling
-                and stream in terms.content.streams
-            ):
-                return terms
-        return None
+            terms, why = self._counting(partner, name)
+            named = terms if terms is not None else versions[max(versions)]
+            if named.content.provider == provider and stream in named.content.streams:
+                yield named, why
+
+    def _counting(self, partner: str, contract: str) -> tuple[_Terms | None, str]:
+        """What counts of a contract now, and why nothing is sold by it, or empty."""
+        counts = self._paid.versions(contract, partner)
+        slot = None if counts is None else counts.at(self._time_us)
+        terms = None if slot is None else self._contracts[partner, contract].get(slot.version)
+        if stopped := self._paid.stopped(contract, partner):
+            return terms, f"by contract {contract!r}: {stopped}"
+        if terms is None:
+            return None, f"contract {contract!r} doesn't count now"
+        due = self._due(partner, contract, terms)
+        if due is not terms:
+            version = due.content.version
+            return due, f"version {version} of contract {contract!r} waits for what is read by the one before"
+        return terms, ""
+
+    def _due(self, partner: str, contract: str, terms: _Terms) -> _Terms:
+        """The version that should count now: the ledger takes none as long as something runs at a price that
+        it doesn't allow."""
+        for version, newer in sorted(self._contracts[partner, contract].items(), reverse=True):
+            if version <= terms.content.version:
+                break
+            if newer.content.begins_us <= self._time_us and _may_follow(terms.billing, newer.billing):
+                return newer
+        return terms
 
     def _newest(self, partner: str, contract: str) -> _Terms | None:
         """What counts of it now; of one that is over, what counted last."""
@@ -179,7 +227,9 @@ class SoldStreams:
             spec = hosted.spec
             for id, sold in spec.sold.items():
                 sender = hosted.outputs[id].sender
-                sent = (max(view.sent_seq, view.durable) for view in sender.receivers.values())
+                views = sender.receivers.values()
+                sent = (max(view.sent_seq, view.durable) for view in views)
+                firsts = (view.wanted_seq for view in views if view.epoch)
                 yield StreamDeal(
                     partner=sold.partner,
                     contract=sold.contract,
@@ -187,6 +237,8 @@ class SoldStreams:
                     asked=spec.guests[id].asked,
                     rows=max(sent, default=0),
                     came=(sender.log.next_seq, sender.log.boundary_us),
+                    columns=sold.columns,
+                    first=min(firsts, default=None),
                 )
 
     def buying(self) -> Iterator[StreamDeal]:
@@ -201,8 +253,10 @@ class SoldStreams:
                     continue
                 if (feed.stream, read.asked) in over:
                     continue
-                contract = self._bought_by(partner, feed.stream, read.asked)
-                if contract is None:
+                source = reads_of(hosted.spec.graph).get(feed.source)
+                columns = () if source is None else tuple(each.name for each in source.schema)
+                contract = self._bought_by(partner, feed.stream, read.asked, columns)
+                if not contract:
                     continue
                 receiver = input.receiver
                 there = input.silent_since_us is None
@@ -213,16 +267,16 @@ class SoldStreams:
                     asked=read.asked,
                     rows=input.fed_seq,
                     came=(receiver.next_seq, receiver.boundary_us) if there else None,
+                    columns=columns,
                     begin=read.begin,
                 )
 
-    def _bought_by(self, partner: str, stream: str, asked: int) -> str | None:
+    def _bought_by(self, partner: str, stream: str, asked: int, columns: tuple[str, ...]) -> str:
         """The contract by which we read it: the one by which we began to pay, else one that counts now."""
         for name in sorted(name for whose, name in self._contracts if whose == partner):
             if self._paid.has(name, partner, asked, stream):
                 return name
-        found = self._terms_of(partner, sink_of(stream), selling=False)
-        return None if found is None else found.content.id
+        return self.buys(partner, sink_of(stream), columns)
 
     def _ended(self) -> set[tuple[str, int]]:
         """Readings that we pay for no more, of which the partner may not know yet."""
@@ -257,7 +311,7 @@ class SoldStreams:
         for (partner, contract), missed_us in missed.items():
             self._paid.measured(time_us, contract, partner, missed_us)
             self._missed_us[partner, contract] = self._missed_us.get((partner, contract), 0) + missed_us
-        self._since = {key: since for key, since in self._since.items() if key in seen}
+        self._unpaid.follow(time_us, seen)
         self._quiet = {key: quiet for key, quiet in self._quiet.items() if key in seen}
         self._over = {key: None for key in self._over if key[0] in self._catalog.reading}
         self._end_readings(time_us, seen)
@@ -273,21 +327,54 @@ class SoldStreams:
         return max(time_us - max(seen_us + quiet_us, time_us - since_us), 0)
 
     def _follow_reader(self, now_us: int, time_us: int, deal: StreamDeal, terms: _Terms) -> None:
-        made = self._deal(deal, terms, "guest")
-        self._paid.runs_here(made, self._rows(deal, terms))
-        since_us = self._since.setdefault((deal.stream, deal.asked), time_us)
+        made, key = self._deal(deal, terms, "guest"), (deal.stream, deal.asked)
+        is_paid = self._paid.is_paid(made)
+        if is_paid:
+            self._unpaid.forget(key)
+        else:
+            interval_us = terms.billing.interval_s * 1_000_000
+            self._unpaid.sees(time_us, key, deal.partner, interval_us, deal.first)
+        self._paid.runs_here(made, self._rows(deal, terms), begin_most=self._begin_most(deal, terms))
         stopped = self._paid.stopped(deal.contract, deal.partner)
         why = f"nothing is sold by contract {deal.contract!r} now: {stopped}" if stopped else ""
-        if not why and not self._paid.is_paid(made):
+        why = why or self._differs(deal, terms)
+        if not why and not is_paid:
             versions = self._paid.versions(deal.contract, deal.partner)
             if versions is None or versions.at(time_us) is None:
                 why = f"contract {deal.contract!r} doesn't count now"
-            elif time_us - since_us >= terms.billing.interval_s * 1_000_000:
-                why = f"participant {deal.partner!r} doesn't say from which row on it pays"
+            else:
+                why = self._unpaid.end_late(time_us, key)
         if why:
+            self._unpaid.forget(key)
             self._end_sale(now_us, deal.stream, deal.partner, why)
         else:
             self._paid.count(time_us, made, self._rows(deal, terms))
+
+    def _begin_most(self, deal: StreamDeal, terms: _Terms) -> int | None:
+        """What a reader gets is paid from the first row on, or the interval in which it came; None: as yet
+        nothing says which that is."""
+        attached = self._unpaid.attached((deal.stream, deal.asked))
+        if not terms.content.by_time:
+            return None if attached is None else attached[1]
+        since_us = self._time_us if attached is None else attached[0]
+        return self._intervals(deal, since_us + GRACE_US) - 1  # The reader looks a second later.
+
+    def _differs(self, deal: StreamDeal, terms: _Terms) -> str:
+        """Why a reading can't go on by the version that should count now; empty: it can."""
+        due = self._due(deal.partner, deal.contract, terms).content
+        columns = due.streams.get(sink_of(deal.stream))
+        version = f"version {due.version} of contract {deal.contract!r}"
+        if columns is None:
+            return f"{version} sells it no more"
+        if tuple(each.name for each in columns) != deal.columns:
+            return f"{version} sells other columns: {', '.join(each.name for each in columns)}"
+        return f"{version} has another price" if self._prices_differ(deal, terms) else ""
+
+    def _prices_differ(self, deal: StreamDeal, terms: _Terms) -> bool:
+        due = self._due(deal.partner, deal.contract, terms).content
+        prices = due.price_micro or 0, nano_per_step(due)
+        began = self._paid.prices(deal.contract, deal.partner, deal.asked, deal.stream)
+        return began not in (None, prices) or due.by_time != terms.content.by_time
 
     def _end_sale(self, now_us: int, stream: str, partner: str, why: str) -> None:
         about = {"stream": stream, "partner": partner, "why": why}
@@ -298,20 +385,35 @@ class SoldStreams:
         made = self._deal(deal, terms, "away")
         if not self._paid.is_paid(made):
             begin = self._rows(deal, terms) - 1 if terms.content.by_time else deal.begin
-            if why := self._paid.went(time_us, made, begin):
+            why = self._differs(deal, terms) or self._paid.went(time_us, made, begin)
+            if why:
                 about = {"stream": deal.stream, "partner": deal.partner, "why": why}
                 self._outbox.report("warning", "a stream that is read can't be paid for", **about)
                 self._over[deal.stream, deal.asked] = None
                 return
+        elif why := self._differs(deal, terms):
+            about = {"stream": deal.stream, "partner": deal.partner, "why": why}
+            self._outbox.report("warning", "a stream is paid for no more", **about)
+            self._stop_paying(time_us, deal.partner, deal.asked, deal.stream, terms)
+            return
         self._paid.count(time_us, made, self._rows(deal, terms))
 
-    def _end_readings(self, time_us: int, seen: set[tuple[str, int]]) -> None:
+    def _end_readings(self, time_us: int, seen: Set[tuple[str, int]]) -> None:
         """What isn't read any more isn't paid for any more."""
         for mark in self._paid.kept_marks():
             terms = self._newest(mark.partner, mark.contract)
             if terms is None or mark.end_row is not None or (mark.task, mark.negotiation) in seen:
                 continue
-            self._stop_paying(time_us, mark.partner, mark.negotiation, mark.task, terms)
+            if not self._still_reads(mark.task, mark.negotiation):
+                self._stop_paying(time_us, mark.partner, mark.negotiation, mark.task, terms)
+
+    def _still_reads(self, stream: str, asked: int) -> bool:
+        """Whether a query of ours has a stream, even if what reads it isn't here just now: while it is taken
+        over, or in doubt after a restart. Its rows wait for it."""
+        read = self._catalog.reading.get(stream)
+        if read is not None and read.asked == asked:
+            return True
+        return stream in self._catalog.reads_in_doubt()
 
     def read_elsewhere(self, time_us: int, deal: StreamDeal, row: int) -> None:
         """A stream that we read comes from another participant from this row on."""
@@ -323,10 +425,8 @@ class SoldStreams:
     def _stop_paying(
         self, time_us: int, partner: str, asked: int, stream: str, terms: _Terms, row: int | None = None
     ) -> None:
-        deal = StreamDeal(
-            partner=partner, contract=terms.content.id, stream=stream, asked=asked, rows=0, came=None
-        )
-        if terms.content.by_time:
+        deal = _bare(partner, terms.content.id, stream, asked)
+        if terms.content.by_time and not self._prices_differ(deal, terms):
             row = self._rows(deal, terms)
         self._over[stream, asked] = None
         self._paid.came_home(time_us, self._deal(deal, terms, "away"), row)
@@ -337,17 +437,29 @@ class SoldStreams:
         for part, deals in (("guest", self.selling()), ("away", self.buying())):
             for deal in deals:
                 terms = self._newest(deal.partner, deal.contract)
-                if terms is not None:
+                if terms is not None and not self._differs(deal, terms):
                     made = self._deal(deal, terms, part)
                     self._paid.count(time_us, made, self._rows(deal, terms))
+        for mark in self._paid.kept_marks():
+            terms = self._newest(mark.partner, mark.contract)
+            if terms is None or mark.end_row is not None or not terms.content.by_time:
+                continue
+            # Time is paid for whether what reads is here or not: ``_still_reads``.
+            deal = _bare(mark.partner, mark.contract, mark.task, mark.negotiation)
+            if self._still_reads(mark.task, mark.negotiation) and not self._prices_differ(deal, terms):
+                self._paid.count(time_us, self._deal(deal, terms, "away"), self._rows(deal, terms))
 
     def _rows(self, deal: StreamDeal, terms: _Terms) -> int:
         """Rows so far; where time is paid for, intervals of the contract, with the one that runs."""
         if not terms.content.by_time:
             return deal.rows
+        return self._intervals(deal, self._time_us)
+
+    def _intervals(self, deal: StreamDeal, time_us: int) -> int:
+        """Of the contract until then, with the one that runs."""
         versions = self._paid.versions(deal.contract, deal.partner)
         assert versions is not None
-        slot = versions.at(self._time_us) or versions.last_ended(self._time_us)
+        slot = versions.at(time_us) or versions.last_ended(time_us)
         return 0 if slot is None else versions.ordinal(slot) + 1
 
     def _deal(self, deal: StreamDeal, terms: _Terms, part: str) -> KeptDeal:
@@ -365,7 +477,10 @@ class SoldStreams:
     # --- ends -----------------------------------------------------------------------------------------
 
     def told(self, now_us: int, partner: str, word: TaskRows) -> None:
-        """A reader says that it pays no more from some row on: it gets no more either."""
+        """A reader says from which row on it pays; or that it pays no more from some row on: it gets no more
+        either."""
+        if self._paid.has(word.contract, partner, word.negotiation, word.task):
+            self._unpaid.forget((word.task, word.negotiation))
         if word.end_row is None or not self.has(partner, word.contract):
             return
         for deal in tuple(self.selling()):
@@ -414,3 +529,16 @@ class SoldStreams:
                     readers=read.count(about),
                     missed_us=self._missed_us.get(about, 0),
                 )
+
+
+def _bare(partner: str, contract: str, stream: str, asked: int) -> StreamDeal:
+    """A reading of ours of which nothing is here just now."""
+    return StreamDeal(partner=partner, contract=contract, stream=stream, asked=asked, rows=0, came=None)
+
+
+def _may_follow(old: Contract, new: Contract) -> bool:
+    try:
+        check_successor(old, new)
+    except ContractError:
+        return False
+    return True

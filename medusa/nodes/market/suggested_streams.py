@@ -3,7 +3,8 @@
     seller ── StreamSuggested ──> reader            (the partner, and what the reader's row 0 is called there)
                                   reader ── ReadOn ──> partner: it keeps what comes from now on, under the
                                   reader <── ReadsOn ─ partner  numbers that the reader has, from some row on
-                                  the reader has all rows before that one: it reads on there, at that row
+                                  the reader has all rows before that one on disk, and asks
+                                  once more: it reads on there, at the next one
     seller <── SuggestionHeard ── reader            and pays the one up to that row, the other from it on
 
 The partner has the stream as a replica: a query of the same name there reads the sink, and its own sink has
@@ -21,7 +22,7 @@ from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.market.market_words import BookedWord, ReadOn, ReadsOn, StreamSuggested, SuggestionHeard
-from medusa.nodes.market.sold_streams import SoldStreams, StreamDeal
+from medusa.nodes.market.sold_streams import SWITCH_WITHIN_US, SoldStreams, StreamDeal
 from medusa.nodes.spec.fragment_spec import sink_of
 from medusa.query.boxes import Source
 from medusa.query.published_stream import reads_of
@@ -39,9 +40,6 @@ REFUSED_US = 60_000_000
 
 STAYS = "a reader stays: it can't be sent elsewhere"
 
-WITHIN_US = 30_000_000
-"""A reader that isn't as far as the partner by then stays where it is."""
-
 
 class ReadersElsewhere(Protocol):
     """Who changes where streams are read: ``Rerouting``."""
@@ -57,7 +55,13 @@ class ReadersElsewhere(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class _Switch:
-    """A reading of ours that is to go elsewhere."""
+    """A reading of ours that is to go elsewhere.
+
+    Attributes:
+        begin: the first row that the partner keeps for us; None: it hasn't said.
+        asks_again: all rows before ``begin`` are on disk here, and the partner is asked whether it still
+            keeps the others; ``sure``: it does.
+    """
 
     deal: StreamDeal
     to: str
@@ -66,6 +70,8 @@ class _Switch:
     since_us: int
     said_us: int
     begin: int | None = None
+    asks_again: bool = False
+    sure: bool = False
 
 
 class SuggestedStreams:
@@ -151,16 +157,11 @@ class SuggestedStreams:
             self._outbox.report("warning", STAYS, stream=key[0], why=why)
 
     def _go_on(self, now_us: int, time_us: int, switch: _Switch) -> None:
-        if now_us - switch.since_us >= WITHIN_US:
+        if now_us - switch.since_us >= SWITCH_WITHIN_US:
             del self._switches[switch.deal.stream]
             self._heard(switch.deal, "E_TIMEOUT", f"{switch.to!r} is behind, or doesn't answer")
             return
-        if switch.begin is None:
-            if now_us >= switch.said_us + AGAIN_US:
-                switch.said_us = now_us
-                self._say(switch.to, switch.word, 0)
-            return
-        if not self._has_come_to(switch):
+        if not self._may_switch(now_us, switch):
             return
         row = self._streams.reads_on(now_us, switch.deal.stream, self._partners[switch.to], switch.asked)
         if row is None:
@@ -178,13 +179,26 @@ class SuggestedStreams:
         )
         self._heard(switch.deal, "", "")
 
-    def _has_come_to(self, switch: _Switch) -> bool:
-        """Whether all rows are here that the partner hasn't under the reader's numbers."""
-        assert switch.begin is not None
+    def _may_switch(self, now_us: int, switch: _Switch) -> bool:
+        """Whether the partner keeps all rows that we don't have; it is asked until it has said so."""
+        if switch.sure:
+            return True
+        if switch.begin is None or switch.asks_again:
+            asks = now_us >= switch.said_us + AGAIN_US
+        else:
+            asks = switch.asks_again = self._has_on_disk(switch.deal.stream, switch.begin)
+        if asks:
+            switch.said_us = now_us
+            self._say(switch.to, switch.word, 0)
+        return False
+
+    def _has_on_disk(self, stream: str, begin: int) -> bool:
+        """Whether all rows before this one, which the partner hasn't, survive our death: the seller drops
+        them as soon as we read elsewhere."""
         for hosted in self._fragments.values():
             for feed in hosted.spec.feeds:
-                if feed.stream == switch.deal.stream:
-                    return hosted.inputs[feed.source, feed.node].receiver.next_seq >= switch.begin
+                if feed.stream == stream:
+                    return hosted.inputs[feed.source, feed.node].receiver.durable_seq >= begin
         return False
 
     # --- words ----------------------------------------------------------------------------------------
@@ -289,7 +303,7 @@ class SuggestedStreams:
         )
         begin, after, code, text = 0, 0, "", ""
         try:
-            if self._sold.sells(partner, word.stream) is None:
+            if self._sold.sells(partner, word.stream, tuple(name for name, _ in word.columns)) is None:
                 raise LinkError(f"no contract in force sells {word.stream!r} here", code="E_NO_CONTRACT")
             begin, after = self._streams.read_on(self._partners[partner], read, word.origin)
         except LinkError as error:
@@ -304,6 +318,9 @@ class SuggestedStreams:
         if switch is None:
             return
         if not word.code:
+            # Another row than before: it had ended what we didn't come for, and has begun anew.
+            switch.sure = switch.asks_again and word.begin == switch.begin
+            switch.asks_again = switch.sure
             switch.begin = word.begin
         elif word.code != "E_BUSY":
             del self._switches[switch.deal.stream]

@@ -22,7 +22,7 @@ from medusa.nodes.migration.state_sender import StateSender
 from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.nodes.reports import Copied
 from medusa.nodes.security.registry import Refusal
-from medusa.nodes.spec.fragment_spec import fragment_to
+from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
@@ -182,7 +182,15 @@ class OutgoingMoves:
             )
             text += f" {me!r} counts the rows"
             return no("E_MOVE", text, "leave it where it is for as long as it is sold")
+        if bought := self._bought(hosted.spec):
+            text = f"fragment {fragment!r} reads stream {bought!r} by a contract, and only node {me!r} pays"
+            return no("E_MOVE", text, "deploy its query anew to have it elsewhere")
         return None
+
+    def _bought(self, spec: FragmentSpec) -> str:
+        """What it reads by a contract; empty: nothing."""
+        paid = {mark.task for mark in self._catalog.market.marks if mark.end_row is None}
+        return next((feed.stream for feed in spec.feeds if feed.stream in paid), "")
 
     def _answer(self, peer: str, request: int, why: Refusal) -> None:
         most = limits.TEXT_CHARS_MAX

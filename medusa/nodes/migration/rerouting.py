@@ -101,7 +101,7 @@ class Rerouting:
         gives_way: Callable[[str], bool],
         whose: Callable[[str], str | None],
         offers: Callable[[str], OfferRules | None],
-        sold: Callable[[str, str], SoldStream | None],
+        sold: Callable[[str, str, tuple[str, ...]], SoldStream | None],
         naming: NodeNames,
     ) -> None:
         self.moving, self.gives_way, self.whose = moving, gives_way, whose

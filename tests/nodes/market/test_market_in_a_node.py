@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from medusa.errors import RemoteProtocolError
+from medusa.errors import LinkError, RemoteProtocolError
 from medusa.market.negotiation.messages import LoadRequest, PriceSaid
 from medusa.market.work import TradedTask
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
@@ -166,3 +166,13 @@ def test_a_node_that_doesnt_trade_says_nothing_of_it():
 def test_federation_of_the_tests():
     """Else every contract above would be refused."""
     assert SECURITY.federation == FEDERATION
+
+
+def test_before_the_time_is_known_no_partner_reads_what_a_contract_may_sell():
+    """Contracts aren't read yet: ``[offers]`` doesn't count for who may have one."""
+    settings = Trading().settings
+    brain = NodeMind(settings, incarnation=1, verify=verify, signer=ALICE, papers=PAPERS)
+    with pytest.raises(LinkError, match="doesn't know yet which contracts count") as error:
+        brain.market.sells("bob", "q.out", ("ts", "v"))
+    assert error.value.code == "E_BUSY"
+    assert brain.market.sells("carol", "q.out", ("ts", "v")) is None, "no partner"

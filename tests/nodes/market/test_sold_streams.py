@@ -10,16 +10,18 @@ import pyarrow as pa
 import pytest
 
 from medusa.elements import Boundary, Train
-from medusa.errors import ContractError
+from medusa.errors import ContractError, LinkError, RemoteProtocolError
 from medusa.market.ledger.effects import KeepRecord, LedgerLine, SayInLedger, StopWork
 from medusa.market.ledger.ledger import LedgerStanding
 from medusa.nodes.catalog.catalog import CrossQueryRead
 from medusa.nodes.catalog.kept_market import KeptMarket
 from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.nodes.market.content_terms import ContentTerms, billing_contract, nano_per_step
+from medusa.nodes.market.market_words import TaskRows
 from medusa.nodes.market.paid_tasks import PaidTasks
 from medusa.nodes.market.sold_streams import SoldStreams
 from medusa.nodes.spec.fragment_spec import Feed, ForeignReader, SoldStream
+from medusa.query.boxes import Graph, Sink, Source
 from medusa.query.shape import StreamShape
 from medusa.query.structs import Field
 from medusa.wire.codec import TrainCodec
@@ -55,18 +57,27 @@ class Side:
     def __init__(self, own, terms):
         self.own, self.unsold = own, []
         self.rows, self.boundary_us, self.there = 0, 0, True
+        self.first, self.asked = 0, ASKED
+        self.columns = ("ts", "v")
         self.stream = True
         self.outbox = Outbox()
         keys = {name: Signer(name).key for name in ("acme", "bigco")}
         self.paid = PaidTasks(own, "fed", signer=Signer(own), verify=verify, keys=keys, kept=KeptMarket())
         self.said = []
         self.stopped = []
+        self.waits = []
         self.fragments = {}
-        reading = {STREAM: CrossQueryRead(node="shop", query="q", asked=ASKED)}
+        self.here = True
+        self.in_doubt = set()
+        read = CrossQueryRead(node="shop", query="q", asked=ASKED)
+        self.reading = {STREAM: read} if own == "bigco" else {}
         self.sold = SoldStreams(
             own,
             paid=self.paid,
-            catalog=SimpleNamespace(reading=reading if own == "bigco" else {}),
+            catalog=SimpleNamespace(
+                reading=self.reading,
+                reads_in_doubt=lambda: self.in_doubt,
+            ),
             fragments=self.fragments,
             whose={"shop": "acme", "desk": "bigco"}.get,
             unsell=self._unsell,
@@ -83,16 +94,17 @@ class Side:
     def show(self):
         """The fragment as it is now."""
         self.fragments.clear()
-        if not self.stream:
+        if not self.stream or not self.here:
             return
         if self.own == "acme":
-            view = SimpleNamespace(sent_seq=self.rows, durable=0)
+            attached = {"wanted_seq": self.first, "epoch": 0 if self.first is None else 1}
+            view = SimpleNamespace(sent_seq=self.rows, durable=0, **attached)
             log = SimpleNamespace(next_seq=self.rows, boundary_us=self.boundary_us)
             spec = SimpleNamespace(
                 feeds=(),
-                sold={"g": SoldStream(partner="bigco", contract="cars", columns=("ts", "v"))},
+                sold={"g": SoldStream(partner="bigco", contract="cars", columns=self.columns)},
                 streams={"g": STREAM},
-                guests={"g": ForeignReader(sink="out", query="q", first=0, asked=ASKED, foreign=True)},
+                guests={"g": ForeignReader(sink="out", query="q", first=0, asked=self.asked, foreign=True)},
             )
             sender = SimpleNamespace(receivers={"desk": view}, log=log)
             outputs = {"g": SimpleNamespace(sender=sender)}
@@ -102,10 +114,21 @@ class Side:
             receiver = SimpleNamespace(next_seq=self.rows, boundary_us=self.boundary_us)
             silent = None if self.there else 0
             input = SimpleNamespace(receiver=receiver, fed_seq=self.rows, silent_since_us=silent)
-            spec = SimpleNamespace(feeds=(feed,), sold={}, streams={}, guests={})
+            schema = tuple(Field(name, "int64") for name in self.columns)
+            source = Source(id="cars", schema=schema, judged=True, timed=True, of="acme/cars.out")
+            graph = Graph(name="q", boxes=(source, Sink(id="out", inputs=())))
+            spec = SimpleNamespace(feeds=(feed,), sold={}, streams={}, guests={}, graph=graph)
             self.fragments["q/cars"] = SimpleNamespace(
                 spec=spec, inputs={("cars", "shop"): input}, outputs={}
             )
+
+    def book(self):
+        waits, self.waits = self.waits, []
+        for billing in waits:
+            try:
+                self.paid.sign(WALL_US, billing)
+            except ContractError:
+                self.waits.append(billing)
 
     def standing(self) -> LedgerStanding:
         return self.paid.status()[0]
@@ -119,10 +142,18 @@ class Pair:
         self.acme, self.bigco = self.sides.values()
         self.now_s = 0
         self.told = True
+        self.refused = []
 
     @property
     def time_us(self):
         return WALL_US + self.now_s * S
+
+    def sign(self, terms):
+        """Both have signed it; the ledger takes it as soon as it can."""
+        billing = billing_contract(terms)
+        for side in self.sides.values():
+            side.sold.signed(self.time_us, terms, billing)
+            side.waits.append(billing)
 
     def run(self, seconds, rows=0, *, comes=True):
         """So many rows come in each second, and a boundary behind them."""
@@ -133,6 +164,7 @@ class Pair:
                     side.rows += rows
                     side.boundary_us += 1
                 side.show()
+                side.book()
                 side.sold.follow(self.now_s * S, self.time_us, S)
                 side.sold.count(self.time_us)
                 side.paid.tick(self.time_us)
@@ -146,7 +178,11 @@ class Pair:
             said, side.said = side.said, []
             for _, word in said:
                 if type(word).__name__ == "TaskRows":
-                    answer = other.paid.told(self.time_us, name, word)
+                    try:
+                        answer = other.paid.told(self.time_us, name, word)
+                    except RemoteProtocolError as error:
+                        self.refused.append(error.code)
+                        continue
                     if answer is not None:
                         other.sold.told(self.now_s * S, name, word)
                         side.paid.heard(self.time_us, other.own, answer)
@@ -235,30 +271,225 @@ def test_who_does_not_say_that_it_pays_gets_no_more_after_an_interval():
     assert line.level == "warning"
 
 
+def ended(pair, seconds, **rows):
+    """The second of so many in which acme's sale was ended first; None: in none."""
+    for second in range(1, seconds + 1):
+        pair.run(1, **rows)
+        if pair.acme.unsold:
+            return second
+    return None
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 11), (None, 41)], ids=["gets rows", "never came"])
+def test_a_reader_has_time_to_come_and_to_say_that_it_pays(first, second):
+    """However short an interval is: one that comes from another partner reads there for up to 30 s yet."""
+    pair = Pair(replace(TERMS, interval_s=1, latency_us=0, availability_ppm=0, breach_micro=0))
+    pair.told, pair.acme.first = False, first
+    assert ended(pair, 60) == second
+    if first is None:
+        assert sells(pair) is not None, "it got nothing"
+
+
+def refusal(pair):
+    """Why bigco can't begin to read now; empty: it can."""
+    try:
+        assert sells(pair) is not None
+    except LinkError as error:
+        return error.message
+    return ""
+
+
+def test_who_never_pays_is_sold_nothing_for_longer_and_longer():
+    pair = Pair()
+    pair.told = False
+    free_s = []
+    for number in range(3):
+        pair.acme.stream, pair.acme.asked = True, 100 + number
+        pair.acme.unsold.clear()
+        assert ended(pair, 20) is not None
+        waited = 0
+        while "didn't say from which row on it pays" in refusal(pair):
+            waited += 1
+            pair.run(1)
+        free_s.append(waited)
+    assert free_s == [60, 120, 240]
+
+
+def test_who_asks_anew_before_its_time_is_over_is_known_too():
+    pair = Pair()
+    pair.told = False
+    for number in range(4):
+        pair.acme.asked = 100 + number
+        pair.run(4, rows=1)
+    with pytest.raises(LinkError, match="didn't say from which row on it pays"):
+        sells(pair)
+    assert not pair.acme.unsold, "of the one that reads now the time isn't over"
+
+
+def test_a_reader_that_says_later_that_it_paid_is_sold_more():
+    pair = Pair()
+    pair.told = False
+    pair.run(4, rows=1)
+    pair.told = True
+    pair.bigco.stream = False
+    pair.bigco.reading.clear()
+    pair.run(30, rows=1)
+    assert sells(pair) is not None
+    assert pair.agrees() == 4 * 2_000
+
+
+@pytest.mark.parametrize("by", ["row", "minute"])
+def test_a_reader_does_not_choose_from_where_on_it_pays(by):
+    terms = TERMS if by == "row" else replace(TERMS, price_unit="minute")
+    pair = Pair(terms)
+    pair.told = False
+    pair.run(4, rows=5)
+    said = TaskRows(contract="cars", negotiation=ASKED, task=STREAM, begin_row=20 if by == "row" else 1)
+    with pytest.raises(RemoteProtocolError, match="is paid from row") as error:
+        pair.acme.paid.told(pair.time_us, "bigco", said)
+    assert error.value.code == "E_BILLING"
+    pair.told = True
+    pair.run(9, rows=5)
+    assert (pair.refused, pair.acme.unsold) == ([], []), "where it began is fine"
+
+
+def test_one_that_comes_at_the_end_of_an_interval_may_be_seen_in_the_next_one():
+    pair = Pair(replace(TERMS, price_unit="minute"))
+    pair.acme.stream = pair.bigco.here = False
+    pair.run(8)
+    pair.acme.stream = True
+    pair.run(1)
+    pair.bigco.here = True
+    pair.run(20)
+    assert (pair.refused, pair.acme.unsold) == ([], [])
+
+
+SECOND = replace(TERMS, version=2, begins_us=WALL_US + 20 * S)
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (replace(SECOND, streams={"cars.out": (Field("ts", "int64"),)}), "sells other columns: ts"),
+        (replace(SECOND, streams={"cars.in": (Field("ts", "int64"),)}), "sells it no more"),
+        (replace(SECOND, price_micro=4_000), "has another price"),
+        (replace(SECOND, price_micro=1_000), "has another price"),
+        (replace(SECOND, price_unit="minute"), "has another price"),
+    ],
+    ids=["columns", "streams", "higher", "lower", "unit"],
+)
+@pytest.mark.parametrize("signed_s", [0, 5], ids=["before", "while it is read"])
+def test_a_new_version_ends_what_it_does_not_sell(second, why, signed_s):
+    pair = Pair()
+    pair.run(signed_s, rows=1)
+    pair.sign(second)
+    pair.run(18 - signed_s, rows=1)
+    assert pair.acme.unsold == []
+    pair.run(20, rows=1)
+    assert any(text.endswith(why) for _, text in pair.acme.unsold), pair.acme.unsold
+    assert pair.agrees() in (19 * 2_000, 20 * 2_000), "nothing is paid by what has ended"
+
+
+def test_a_new_version_of_the_same_ends_nothing():
+    pair = Pair()
+    pair.sign(replace(SECOND, breach_micro=1))
+    pair.run(61, rows=1)
+    assert pair.acme.unsold == []
+    assert pair.agrees() == 60 * 2_000
+
+
+def test_what_a_version_takes_out_is_not_sold_by_the_one_before_while_that_is_read():
+    pair = Pair()
+    pair.run(5, rows=1)
+    pair.sign(replace(SECOND, price_micro=1_000))
+    pair.run(10, rows=1)
+    assert sells(pair) is not None
+    pair.told = False  # Bigco can't say that it has ended.
+    pair.run(6, rows=1)
+    with pytest.raises(LinkError, match="version 2 of contract 'cars' waits"):
+        sells(pair)
+    pair.told = True
+    pair.run(10)
+    assert sells(pair) is not None
+
+
+@pytest.mark.parametrize("where", ["away", "doubt"])
+@pytest.mark.parametrize("by", ["row", "minute"])
+def test_a_reader_that_is_not_here_just_now_keeps_its_stream(where, by):
+    """What reads it is being taken over, or is in doubt after a restart."""
+    pair = Pair(replace(TERMS, price_unit=by, latency_us=0, availability_ppm=0, breach_micro=0))
+    pair.run(15, rows=2)
+    pair.bigco.here = False
+    if where == "doubt":
+        pair.bigco.in_doubt.add(STREAM)
+        pair.bigco.reading.clear()
+    pair.run(25)
+    assert pair.acme.unsold == []
+    pair.bigco.here = True
+    pair.bigco.reading[STREAM] = CrossQueryRead(node="shop", query="q", asked=ASKED)
+    pair.bigco.in_doubt.clear()
+    pair.run(21, rows=2)
+    assert pair.agrees() == ((15 + 20) * 2 * 2_000 if by == "row" else 7 * 2_000 // 6)
+
+
+def test_a_query_that_asked_anew_pays_no_more_for_what_it_had():
+    pair = Pair()
+    pair.run(15, rows=2)
+    pair.bigco.here = False
+    pair.bigco.reading[STREAM] = CrossQueryRead(node="shop", query="q", asked=ASKED + 1)
+    pair.run(5, rows=2)
+    assert pair.acme.unsold == [(STREAM, "its reader doesn't pay for it any more")]
+
+
+def test_of_two_contracts_the_one_with_the_columns_counts():
+    pair = Pair()
+    pair.sign(replace(TERMS, id="all", streams={"cars.out": (Field("ts", "int64"),)}))
+    pair.run(1, rows=1)
+    assert sells(pair).contract == "cars"
+    assert sells(pair, columns=("ts",)).contract == "all"
+    assert sells(pair, columns=("w",)).contract == "all", "whose columns it hasn't: the first says so"
+    assert pair.bigco.sold.buys("acme", "cars.out", ("ts",)) == "all"
+    assert [each.contract for each in pair.bigco.sold.buying()] == ["cars"]
+
+
 def test_a_reader_that_goes_pays_for_what_came_and_no_more():
     pair = Pair()
     pair.run(15, rows=2)
     pair.bigco.stream = False
+    pair.bigco.reading.clear()
     pair.run(20, rows=2)
     assert pair.acme.unsold == [(STREAM, "its reader doesn't pay for it any more")]
     assert pair.agrees() == 15 * 2 * 2_000
     assert [*pair.bigco.sold.buying()] == [*pair.acme.sold.selling()] == []
 
 
+def sells(pair, partner="bigco", stream="cars.out", columns=("ts", "v")):
+    return pair.acme.sold.sells(partner, stream, columns)
+
+
 def test_it_sells_while_the_contract_counts():
     pair = Pair(replace(TERMS, ends_us=WALL_US + 30 * S))
     pair.run(25, rows=1)
-    sold = pair.acme.sold.sells("bigco", "cars.out")
-    assert sold == SoldStream(partner="bigco", contract="cars", columns=("ts", "v"))
-    assert pair.acme.sold.sells("carol", "cars.out") is pair.acme.sold.sells("bigco", "cars.in") is None
-    assert pair.bigco.sold.sells("acme", "cars.out") is None, "it is the other one that sells"
+    assert sells(pair) == SoldStream(partner="bigco", contract="cars", columns=("ts", "v"))
+    assert sells(pair, "carol") is sells(pair, stream="cars.in") is None
+    assert pair.bigco.sold.sells("acme", "cars.out", ("ts", "v")) is None, "it is the other one that sells"
     pair.run(20, rows=1)
     assert pair.acme.stopped == ["contract.ended"]
     assert pair.acme.unsold
-    assert pair.acme.sold.sells("bigco", "cars.out") is None
+    with pytest.raises(LinkError, match="contract 'cars' doesn't count now") as error:
+        sells(pair)
+    assert error.value.code == "E_NO_CONTRACT"
     pair.run(10)
     # Those of the second in which it ended had left: whether they are paid, both say alike.
     assert pair.agrees() in (29 * 2_000, 30 * 2_000)
+
+
+def test_what_a_contract_will_sell_is_not_given_away_before():
+    pair = Pair(replace(TERMS, begins_us=WALL_US + 30 * S))
+    with pytest.raises(LinkError, match="contract 'cars' doesn't count now") as error:
+        sells(pair)
+    assert error.value.code == "E_NO_CONTRACT"
+    assert sells(pair, stream="cars.in") is None, "[offers] may give that away"
 
 
 def test_what_nodes_do_not_count_is_refused():

@@ -16,8 +16,8 @@ from medusa.nodes.market.market_words import (
     encode_word,
     read_booked,
 )
-from medusa.nodes.market.sold_streams import StreamDeal
-from medusa.nodes.market.suggested_streams import AGAIN_US, WITHIN_US, SuggestedStreams
+from medusa.nodes.market.sold_streams import SWITCH_WITHIN_US, StreamDeal
+from medusa.nodes.market.suggested_streams import AGAIN_US, SuggestedStreams
 from medusa.nodes.spec.fragment_spec import Feed, SoldStream
 from medusa.query.boxes import Field, Graph, Sink, Source
 from medusa.wire.outbox import Outbox
@@ -41,7 +41,7 @@ class Reader:
         source = Source(id="cars", schema=schema, judged=True, timed=True, of="acme/cars.out")
         graph = Graph(name="q", boxes=(source, Sink(id="out", inputs=())))
         spec = SimpleNamespace(graph=graph, feeds=(Feed(source="cars", node="shop", stream=STREAM),))
-        self.receiver = SimpleNamespace(next_seq=self.next_row)
+        self.receiver = SimpleNamespace(next_seq=self.next_row, durable_seq=self.next_row)
         host = SimpleNamespace(spec=spec, inputs={("cars", "shop"): SimpleNamespace(receiver=self.receiver)})
         numbers = iter(range(100, 200))
         self.suggested = SuggestedStreams(
@@ -49,7 +49,7 @@ class Reader:
                 buying=lambda: iter([DEAL]),
                 selling=lambda: iter([]),
                 buys=lambda partner, stream, columns: buys if columns == ("ts", "v") else "",
-                sells=lambda partner, stream: sells,
+                sells=lambda partner, stream, columns: sells,
                 read_elsewhere=lambda time_us, deal, row: self.stopped.append((deal.partner, row)),
             ),
             streams=SimpleNamespace(reads_on=self._reads_on, read_on=self._read_on),
@@ -101,11 +101,38 @@ def test_a_reader_goes_on_once_it_has_all_rows_before():
     assert node.read == [], "rows 40 to 59 come from acme yet"
     node.receiver.next_seq = 62
     node.suggested.tick(AGAIN_US + 2, 0)
+    assert (node.read, node.said) == ([], []), "after a death rows 40 to 59 have to come from acme again"
+    node.receiver.durable_seq = 60
+    node.suggested.tick(AGAIN_US + 3, 0)
+    assert node.said == [("carol", asked)], "it is asked whether it keeps them still"
+    node.suggested.tick(AGAIN_US + 4, 0)
+    assert node.read == []
+    node.hears("carol", ReadsOn(contract="cars2", asked=asked.asked, begin=60))
+    node.suggested.tick(AGAIN_US + 5, 0)
     assert node.read == [(STREAM, "mirror", asked.asked)]
     assert node.stopped == [("acme", 62)]
     assert node.said == [("acme", SuggestionHeard(contract="cars", stream=STREAM, asked=7))]
-    node.suggested.tick(WITHIN_US * 2, 0)
+    node.suggested.tick(SWITCH_WITHIN_US * 2, 0)
     assert len(node.read) == 1
+
+
+def test_a_reader_stays_until_it_is_as_far_as_what_a_partner_keeps_now():
+    """Carol had ended what she kept, as nobody came for it, and keeps rows from a later one on."""
+    node = Reader()
+    ((_, asked),) = node.hears("acme", SUGGESTED)
+    node.hears("carol", ReadsOn(contract="cars2", asked=asked.asked, begin=40))
+    node.suggested.tick(1, 0)
+    node.hears("carol", ReadsOn(contract="cars2", asked=asked.asked, begin=70))
+    node.suggested.tick(2, 0)
+    assert node.read == [], "rows 40 to 69 are nowhere else"
+    node.receiver.next_seq = node.receiver.durable_seq = 75
+    node.suggested.tick(3, 0)
+    assert node.said == [("carol", asked)]
+    node.suggested.tick(3 + AGAIN_US, 0)
+    assert node.said == [("carol", asked)] * 2, "the word may be lost"
+    node.hears("carol", ReadsOn(contract="cars2", asked=asked.asked, begin=70))
+    node.suggested.tick(4 + AGAIN_US, 0)
+    assert node.stopped == [("acme", 75)]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +144,7 @@ def test_what_is_not_followed_is_answered_and_changes_nothing(reader, code):
     node = Reader(**reader)
     ((to, answer),) = node.hears("acme", SUGGESTED)
     assert (to, answer.code) == ("acme", code)
-    node.suggested.tick(WITHIN_US, 0)
+    node.suggested.tick(SWITCH_WITHIN_US, 0)
     assert (node.read, node.stopped) == ([], [])
 
 
@@ -137,7 +164,7 @@ def test_a_partner_that_is_behind_or_silent_keeps_the_reader_where_it_is():
     node = Reader()
     node.hears("acme", SUGGESTED)
     assert node.hears("carol", ReadsOn(contract="cars2", asked=100, code="E_BUSY")) == []
-    node.suggested.tick(WITHIN_US, 0)
+    node.suggested.tick(SWITCH_WITHIN_US, 0)
     assert [(to, word.code) for to, word in node.said] == [("acme", "E_TIMEOUT")]
     assert node.read == []
 
