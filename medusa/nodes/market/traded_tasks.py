@@ -116,6 +116,8 @@ class TradedTasks:
         self._lost: dict[str, None] = {}
         self._recalled_us: dict[str, int] = {}
         self._given_us: dict[str, int] = {}
+        self._uncounted: dict[str, None] = {}
+        """Tasks of which somebody says a number of rows that nobody can count."""
         self._distrusted: dict[str, tuple[int, int]] = {}
         """Partner -> until when nothing is taken from it, and for how long the next time."""
         self._guests: dict[str, int] = {}
@@ -280,7 +282,7 @@ class TradedTasks:
             fragment = fragment_of(name)
             if fragment not in away and fragment not in going:
                 self._is_home(time_us, deal)
-            elif deal.back:
+            elif deal.back or name in self._uncounted:
                 recalled[name] = self._recall(now_us, name)
         self._recalled_us = recalled
 
@@ -325,7 +327,7 @@ class TradedTasks:
             unsaid_us = time_us - since_us
             if name not in self._guests:
                 self.took += 1
-            elif deal.part == "guest" and name not in self._in:
+            elif (deal.part == "guest" and name not in self._in) or name in self._uncounted:
                 self._give_back(now_us, name)
             elif unsaid_us >= deal.contract.interval_s * 1_000_000 and not self._paid.is_paid(deal):
                 self._give_back_unpaid(now_us, time_us, deal)
@@ -376,14 +378,17 @@ class TradedTasks:
         return found
 
     def count(self, time_us: int) -> None:
-        """Tell the ledger how many rows there are."""
+        """Tell the ledger how many rows there are. What has more than can be counted goes home."""
         away = self._moves.away()
-        for name, deal in self.deals("away").items():
-            found = away.get(fragment_of(name))
-            if found is not None:
-                self._paid.count(time_us, deal, found.row)
-        for deal, guest in self._paying():
-            self._paid.count(time_us, deal, guest.row)
+        ours = [
+            (deal, found.row)
+            for name, deal in self.deals("away").items()
+            if (found := away.get(fragment_of(name))) is not None
+        ]
+        theirs = [(deal, guest.row) for deal, guest in self._paying()]
+        self._uncounted = {
+            deal.task.name: None for deal, row in ours + theirs if self._paid.count(time_us, deal, row)
+        }
 
     def missed(self, time_us: int, since_us: int) -> None:
         """Tell the ledger how long guests didn't run that should have.

@@ -409,6 +409,26 @@ def test_load_that_goes_away_brings_tasks_home():
     assert {each.code for each in world["alice"].status().decisions} >= {"E_RECALLED"}
 
 
+@pytest.mark.parametrize("who", ["owner", "host"])
+def test_a_number_of_rows_that_nobody_can_count_ends_no_node(who):
+    """What a checkpoint, or a stream, of the other participant says it has."""
+    world = moved()
+    name = next(iter(world["bob"].moves.guests()))
+    found = world.fragments[name]
+    if who == "owner":
+        found.home_row = (1 << 62) + 1
+    else:
+        found.row = (1 << 62) + 1
+    world["alice"].moves.why_not = {name: "it stays"}
+    assert world.run(20, until=lambda: found.host == "alice-1"), "it goes home"
+    world.run(60)
+    teller = world["alice" if who == "owner" else "bob"]
+    (line,) = [each for each in teller.lines if "rows that can't be counted" in each]
+    assert "end_row is 4,611,686,018,427,387,9" in line
+    agrees(world)
+    assert world["alice"].contract().receipts > 20, "the others are paid as before"
+
+
 def test_three_owners_each_pay_whom_they_gave():
     world = Owners("alice", "bob", "carol")
     for provider in ("bob", "carol"):
