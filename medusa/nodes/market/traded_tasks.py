@@ -243,6 +243,10 @@ class TradedTasks:
         """Whether a contract in force says that a fragment may go there at a signal."""
         return self.trader.planned_at(time_us, partner, task_of(self._own, fragment))
 
+    def why_stays(self, fragment: str, partner: str) -> str:
+        """Why it may not go there, whatever a contract plans; empty: it may."""
+        return self.policy.why_stays(TradedTask(name=task_of(self._own, fragment), owner=self._own), partner)
+
     def go_by_plan(self, time_us: int, fragment: str, partner: str) -> int | None:
         """Have it go: the number of the negotiation; None: it can't go now."""
         return self.trader.go_by_plan(time_us, partner, task_of(self._own, fragment))
