@@ -233,6 +233,16 @@ def test_others_say_once_where_a_stream_comes_to_be_whose_node_is_away_and_nobod
     assert world.polls == 0
 
 
+def test_where_a_stream_of_another_participant_is_nobody_hears_by_itself_so_it_is_asked_for(world, lost):
+    lost.participant = "acme"
+    looks = 20
+    for _ in range(looks):
+        world.following._look()
+        world.now_us += 20_000
+    assert [loop.asked for loop in world.others] == [[], []]
+    assert world.polls == 2 * looks, "as before somebody could wait for it"
+
+
 def test_nodes_of_an_earlier_release_answer_at_once_and_are_asked_as_often_as_before(world, lost):
     for loop in world.others:
         loop.answering = False

@@ -242,7 +242,7 @@ class LoadProvider:
 
     def _come_by_plan(self, now_us: int, signed: SignedContract, message: LoadRequest) -> None:
         """What it costs was settled when the contract was signed. Whether it may come at all is asked as of
-        any other, and its most load counts. A task has room once, so a partner can't take room without end."""
+        any other, and its most load counts. A task has room once: a partner can't take it without end."""
         for task in message.tasks:
             if (reason := self._judge.forbidden(signed, task)) is not None:
                 self._refuse(now_us, signed.partner, message, reason)

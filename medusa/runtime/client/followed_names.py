@@ -368,7 +368,10 @@ class FollowedNames:
                     self._seek_node(node, loop)
         for stream in streams:
             with contextlib.suppress(LinkError):
-                self._await_news(stream) if stream.loop in down.values() else self._learn_successors(stream)
+                if stream.loop not in down.values():
+                    self._learn_successors(stream)
+                elif not stream.participant:  # Only nodes of its own participant hear of it by themselves.
+                    self._await_news(stream)
             if stream.sought() is not None or stream.asks(now_us()):
                 with contextlib.suppress(LinkError, LocalProtocolError):
                     self._seek(stream)
