@@ -71,7 +71,7 @@ class ContentTerms:
 
 
 def _units_milli(terms: ContentTerms) -> int:
-    """Units a second at most, times 1,000. Where nothing is agreed, no more than a settlement has room for."""
+    """Units a second at most, times 1,000. If nothing is agreed, no more than a settlement has room for."""
     if terms.by_time:
         return 1_000
     if terms.rows_per_s is not None:
