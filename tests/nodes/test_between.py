@@ -387,6 +387,20 @@ def looks_up(node, name, client="maker"):
     return send.message.code or msgspec.json.decode(send.payload)
 
 
+def test_a_client_that_lost_a_stream_of_another_participant_is_told_at_once_what_is_known():
+    """Nothing that comes here by itself says that it is elsewhere: who waited for that did so in vain."""
+    node = Taking()
+    node.core_holds["bob/s.out"] = entry()
+    node.hello("maker")
+    node.say("maker", Lookup(request=5, name="bob/s.out", above=4))
+    (told,) = [
+        msgspec.json.decode(each.payload)
+        for each in node.effects
+        if isinstance(each, Send) and isinstance(each.message, Reply) and each.message.request == 5
+    ]
+    assert (told["node"], told["epoch"]) == ("core", 1)
+
+
 def test_a_name_of_another_participant_is_looked_up_there():
     node = Taking()
     node.core_holds["bob/s.out"] = entry()

@@ -11,6 +11,7 @@ import pytest
 import medusa as md
 from medusa.apps.dashboard.network import Seen, network_of
 from medusa.apps.dashboard.picture import svg_of
+from medusa.errors import LinkError
 from medusa.nodes.catalog.in_doubt import FragmentInDoubt
 from medusa.nodes.catalog.kept_market import KeptMarket, TaskMark
 from medusa.nodes.config.settings_offers import OfferRules
@@ -292,6 +293,23 @@ def test_what_is_sold_stays_at_the_node_that_counts_it():
     hosted.change_spec(sold={})
     said = node.say("maker", Move(request=91, fragment="q/flows", to="near", timeout_ms=1_000))
     assert [each for each in said if isinstance(each, Reply)] == [], "it begins"
+
+
+def test_who_reads_a_stream_by_its_offer_reads_it_on_by_no_contract():
+    """It says the number of its reading again, once a contract counts. The node has to live on."""
+    node = upstream()
+    assert node.answer("core", READ) == ""
+    before = node.state()
+    with pytest.raises(LinkError, match="read here already") as refused:
+        node.brain.diverting.read_on("core", READ, 0)
+    assert refused.value.code == "E_READER"
+    node.settle()
+    assert node.state() == before
+    (guest,) = node.brain.fragments["q/flows"].spec.guests
+    sold = SoldStream(partner="bob", contract="c", columns=("ts", "v"), begin=3)
+    node.brain.fragments["q/flows"].change_spec(sold={guest: sold})
+    node.brain.catalog.fragments["q/flows"] = node.brain.fragments["q/flows"].spec
+    assert node.brain.diverting.read_on("core", READ, 0) == (3, 0), "asked again it is the same"
 
 
 @pytest.mark.parametrize("query", ["r s", "../r", "r\n"])

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
+from medusa.nodes.migration.state_receiver import StateReceiver
 from medusa.nodes.recovery.proposals import LOST_US
 from medusa.query.published_stream import PublishedStream
 from medusa.query.types import schema_from
 from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.world.virtual_time import SimulationError
+from medusa.wire.outbox import Outbox
 from tests.nodes.named_clients import check_last_has_the_name, check_publisher, check_subscription
 from tests.nodes.taken_over import HALF, NODES, PIECE, ROWS, SCHEMA, Run, rows, shared_streams
 
@@ -140,6 +142,30 @@ def test_who_is_chosen_and_dies_before_its_disk_has_the_order_that_was_shown_lea
     run.publish(HALF)
     check_union(run)
     assert run.owner(fragment) == "s2"
+
+
+def test_what_is_fed_to_who_follows_makes_no_other_attempt_whole() -> None:
+    """Its owner begins anew while frames of the attempt before are under way. What isn't whole follows
+    nothing: taken for the one before, it was chosen, and had no state."""
+    run, fragment = run_of(counting(), CUT, {"m": ["s1"]}, witnesses=("w", "x"))
+    run.until_guarded(fragment)
+    followings = run.recovery("s1").followings
+    taking = followings._followed[fragment]
+    coming = StateReceiver(
+        taking.spec,
+        owner=taking.owner,
+        attempt=taking.attempt + 1,
+        epoch=taking.epoch,
+        coordinator=taking.coordinator,
+        ticket=taking.ticket + 1,
+        make=taking._make,
+        outbox=Outbox(),
+    )
+    followings._coming[fragment] = coming
+    before = taking._frames
+    run.publish(0, HALF)
+    run.until(lambda: taking._frames > before, "it is fed")
+    assert (followings._followed[fragment], followings._coming[fragment]) == (taking, coming)
 
 
 def test_three_owners_are_lost_one_after_the_other() -> None:

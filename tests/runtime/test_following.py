@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from medusa.errors import LinkError
 from medusa.runtime.client import followed_names, followed_stream
 from medusa.runtime.client.client_loop import ClientLoop
+from medusa.runtime.client.contacts import read_place
 from medusa.runtime.client.followed_names import LOOK_AGAIN_S, FollowedNames
 from medusa.runtime.client.followed_stream import AWAIT_AGAIN_US, LEARN_AGAIN_US, Followed
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.wire.link.redirect import MOVED_US
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.links import Refuse
 
 
@@ -180,7 +184,7 @@ class Asked(Loop):
     def down_us(self):
         return self.down
 
-    def ask_aside(self, make, then):
+    def ask_aside(self, make, read, then):
         self.asked.append((make(len(self.asked)), then))
         return len(self.asked) - 1
 
@@ -231,6 +235,16 @@ def test_others_say_once_where_a_stream_comes_to_be_whose_node_is_away_and_nobod
     world.following._look()
     assert lost.moved == [("s", 2)]
     assert world.polls == 0
+
+
+def test_where_a_stream_of_another_participant_is_nobody_hears_by_itself_so_it_is_asked_for(world, lost):
+    lost.participant = "acme"
+    looks = 20
+    for _ in range(looks):
+        world.following._look()
+        world.now_us += 20_000
+    assert [loop.asked for loop in world.others] == [[], []]
+    assert world.polls == 2 * looks, "as before somebody could wait for it"
 
 
 def test_nodes_of_an_earlier_release_answer_at_once_and_are_asked_as_often_as_before(world, lost):
@@ -413,6 +427,39 @@ def test_a_connection_that_is_being_made_can_be_closed():
     loops[0].close()
     thread.join(30)
     assert (thread.is_alive(), codes) == (False, ["link.closed"])
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"{",
+        b"[" * 100_000,
+        b'{"node": "b\xff", "address": "", "server_key": "", "epoch": 2}',
+        b'{"node": "b", "address": "", "server_key": ""}',
+        b'{"node": "b", "address": "", "server_key": "", "epoch": "2"}',
+        b'{"node": "b", "address": "", "server_key": "", "epoch": 2, "successors": [1]}',
+        b'{"node": "b", "address": "", "server_key": "", "epoch": 2, "successors": [{"node": "c"}]}',
+        b'{"node": "b", "address": "", "server_key": "", "epoch": 4611686018427387905}',
+        b"null",
+    ],
+    ids=str,
+)
+def test_what_is_no_answer_to_a_question_aside_is_no_news(document):
+    """It is read in the thread of the connection, which it ended."""
+    heard = []
+    answers = {1: (Reply(request=1), document), 2: (Reply(request=2, code="E_ROLE"), None)}
+    answers[3] = Reply(request=3), msgspec.json.encode({**at("b"), "epoch": 2, "holders": ["b"]})
+    loop = ClientLoop.__new__(ClientLoop)
+    mind = SimpleNamespace(replies=answers, give_up=lambda number: answers.pop(number))
+    asked = iter(answers.copy())
+    mind.request = lambda make: next(asked)
+    loop.lock, loop._aside = threading.RLock(), {}
+    loop.mind, loop._mind = lambda: mind, mind
+    for _ in range(3):
+        loop.ask_aside(lambda number: None, read_place, heard.append)
+    loop._answer_aside()
+    assert heard == [{**at("b"), "epoch": 2, "successors": ()}]
+    assert (answers, loop._aside) == ({}, {})
 
 
 def test_nobody_else_waits_for_a_node_that_does_not_answer(dials):

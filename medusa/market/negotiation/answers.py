@@ -94,7 +94,7 @@ class AnswerJudge:
         costs: dict[tuple[int, int, int], tuple[float, int | None]] = {}
         for task in tasks:
             units = signed.units_per_s(task)
-            reason = self._forbidden(signed, task, known=known)
+            reason = self.forbidden(signed, task, known=known)
             if reason is None and (units <= 0 or units > limit * (1 + _ROUNDING)):
                 reason = TradeReason.OVER_LIMIT
             if reason is None and capped and owed + units * price_micro > capped * (1 + _ROUNDING):
@@ -120,7 +120,14 @@ class AnswerJudge:
             load, limit, owed = load.plus(task.use), limit - units, owed + units * price_micro
         return JudgedTasks(taken=tuple(taken), refused=refused, dearest=dearest)
 
-    def _forbidden(self, signed: SignedContract, task: TradedTask, *, known: bool) -> TradeReason | None:
+    def forbidden(
+        self, signed: SignedContract, task: TradedTask, *, known: bool = False
+    ) -> TradeReason | None:
+        """Why a task may not come, whatever is paid for it; None: it may.
+
+        Args:
+            known: it has room already.
+        """
         if not known and self._books.knows(task.name, virtual=signed.contract.shadow):
             return TradeReason.TAKEN
         if task.owner == self._name or not signed.allows(task):

@@ -218,13 +218,13 @@ class LoadProvider:
             self._refuse(now_us, partner, message, TradeReason.PRICE)
         elif self._distrust.rests(now_us, ("understates", partner)):
             self._refuse(now_us, partner, message, TradeReason.UNDERSTATED)
-        elif sale is None and _is_planned(signed, message):
-            self._come_by_plan(now_us, signed, message)
         elif (
             self._distrust.rests(now_us, ("absent", partner))
             or sum(each[0] == partner for each in self._pending) >= PENDING_MAX
         ):
             self._refuse(now_us, partner, message, TradeReason.BUSY)
+        elif sale is None and _is_planned(signed, message):
+            self._come_by_plan(now_us, signed, message)
         else:
             if sale is not None:
                 sale.step(_E.REQUEST)
@@ -241,7 +241,12 @@ class LoadProvider:
             )
 
     def _come_by_plan(self, now_us: int, signed: SignedContract, message: LoadRequest) -> None:
-        """All that there is to say was said when the contract was signed; only its most load counts."""
+        """What it costs was settled when the contract was signed. Whether it may come at all is asked as of
+        any other, and its most load counts. A task has room once: a partner can't take it without end."""
+        for task in message.tasks:
+            if (reason := self._judge.forbidden(signed, task)) is not None:
+                self._refuse(now_us, signed.partner, message, reason)
+                return
         sale = Sale(
             number=message.negotiation,
             signed=signed,

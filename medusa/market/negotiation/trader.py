@@ -76,6 +76,7 @@ class Trader:
     ) -> None:
         self.name = name
         settings, policy = settings or TradeSettings(), policy or LoadPolicy()
+        self._policy = policy
         check_convex(cost, settings.capacity or ONE_CORE)
         self._settings, self._pick = settings, pick
         self._away_partners: dict[str, None] = {}
@@ -273,9 +274,12 @@ class Trader:
 
     def go_by_plan(self, now_us: int, partner: str, task: str) -> int | None:
         """A signal: a task goes to a partner, as a contract in force says that it may; the number of the
-        negotiation, or None: no contract says so, it isn't here, isn't measured yet, or is on its way."""
+        negotiation, or None: no contract says so, it isn't here, isn't measured yet, is on its way, or the
+        policy has it stay."""
         found = self._books.task(task)
         if found is None or task in self._busy() or not self._reachable(partner):
+            return None
+        if not self._policy.may_move(found, partner):
             return None
         for signed in self._contracts.consuming(now_us):
             price_micro = signed.contract.planned_micro(task)

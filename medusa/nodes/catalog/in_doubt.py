@@ -31,6 +31,7 @@ class FragmentInDoubt(msgspec.Struct, frozen=True, kw_only=True):
         state: ``checkpoint``: a whole one is on disk; ``lost``: it had one, and none is whole;
             ``none``: it may never have had one.
         why: for operators.
+        returned: who stood by for it had nothing of it in that epoch, and gave it back.
     """
 
     spec: FragmentSpec
@@ -39,6 +40,7 @@ class FragmentInDoubt(msgspec.Struct, frozen=True, kw_only=True):
     state: Literal["checkpoint", "lost", "none"]
     why: str
     decision: Decision = ""
+    returned: bool = False
 
 
 class InDoubt(msgspec.Struct, kw_only=True):
@@ -71,6 +73,11 @@ class InDoubt(msgspec.Struct, kw_only=True):
             return True
         specs = (each.spec for each in self.fragments.values())
         return any(name in (*spec.streams.values(), *spec.entries.values()) for spec in specs)
+
+    def keeps(self, fragment: str) -> bool:
+        """Whether a whole checkpoint of it is here, be it an older one."""
+        found = self.fragments.get(fragment)
+        return found is not None and found.state == "checkpoint"
 
     def settle(self, fragment: str) -> FragmentInDoubt:
         """It is known whether it is here; what was known of it."""

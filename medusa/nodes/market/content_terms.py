@@ -37,7 +37,7 @@ class ContentTerms:
         latency_us, availability_ppm: 0: not promised.
         breach_micro: what the provider pays for each interval in which it kept one of those two not.
         interval_s, settlement_s: it is receipted, and settled, so often.
-        rows_per_s: at most so many are billed.
+        rows_per_s: at most so many are billed; None: nothing is agreed.
         cap_micro: most that may be owed in one settlement; 0: no cap.
     """
 
@@ -57,7 +57,7 @@ class ContentTerms:
     breach_micro: int = 0
     interval_s: int = 10
     settlement_s: int = 86_400
-    rows_per_s: int = ROWS_PER_S_MOST
+    rows_per_s: int | None = None
     cap_micro: int = 0
 
     @property
@@ -72,12 +72,13 @@ class ContentTerms:
 
 
 def _units_milli(terms: ContentTerms) -> int:
-    """Units a second at most, times 1,000. Where nobody has said how many rows may come, no more than a
-    settlement has room for."""
+    """Units a second at most, times 1,000. If nothing is agreed, no more than a settlement has room for."""
     if terms.by_time:
         return 1_000
-    most = terms.rows_per_s * 1_000
-    if terms.rows_per_s == ROWS_PER_S_MOST and terms.price_micro:
+    if terms.rows_per_s is not None:
+        return terms.rows_per_s * 1_000
+    most = ROWS_PER_S_MOST * 1_000
+    if terms.price_micro:
         most = min(most, MONEY_MAX * 1_000 // (terms.price_micro * terms.settlement_s))
     return most
 

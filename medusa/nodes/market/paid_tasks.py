@@ -73,6 +73,8 @@ class PaidTasks:
             kept.ledger, own, federation, signer=signer, verify=verify, keys=keys, effects=self._effects
         )
         self._seen: dict[tuple[str, int, str], GuestTerms] = {}
+        self._uncounted: dict[tuple[str, str, int, str], None] = {}
+        """Contract, partner, negotiation and task of which that was reported."""
 
     def take_effects(self) -> Iterator[LedgerEffect]:
         """What the ledger wants done, oldest first."""
@@ -139,7 +141,9 @@ class PaidTasks:
             return
         row = max(row, mark.begin_row)
         # In the ledger it ends with the word of its host, who may never have had it there.
-        self.count(time_us, deal, row)
+        if self.count(time_us, deal, row):
+            row = max(self._counted(contract, partner, deal.negotiation, task), mark.begin_row)
+        self._uncounted.pop((contract, partner, deal.negotiation, task), None)
         self._marks.ended(partner, contract, deal.negotiation, task, row)
 
     def due(self, time_us: int) -> Iterator[tuple[str, TaskRows]]:
@@ -216,6 +220,7 @@ class PaidTasks:
             if known:
                 self._ledger.ended(time_us, word.contract, partner, word.negotiation, word.task, word.end_row)
             self._seen.pop((partner, word.negotiation, word.task), None)
+            self._uncounted.pop((word.contract, partner, word.negotiation, word.task), None)
         return TaskRowsHeard(
             contract=word.contract,
             negotiation=word.negotiation,
@@ -244,16 +249,29 @@ class PaidTasks:
         except ContractError as error:
             self._effects.report("warning", f"a guest isn't paid for: {error.message}", partner=partner)
             return
-        self._ledger.counted(time_us, *about, word.negotiation, word.task, seen.row)
+        self._count(time_us, *about, word.negotiation, word.task, seen.row)
 
     # --- both -----------------------------------------------------------------------------------------
 
-    def count(self, time_us: int, deal: KeptDeal, row: int) -> None:
-        """Of a task that is away: up to there we have it; of a guest: up to there rows have come in."""
-        if self.is_paid(deal):
-            self._ledger.counted(
-                time_us, deal.contract.id, deal.partner, deal.negotiation, deal.task.name, row
-            )
+    def count(self, time_us: int, deal: KeptDeal, row: int) -> str:
+        """Of a task that is away: up to there we have it; of a guest: up to there rows have come in. Why that
+        can't be counted, or empty: the number is a partner's, and may be anything."""
+        if not self.is_paid(deal):
+            return ""
+        return self._count(time_us, deal.contract.id, deal.partner, deal.negotiation, deal.task.name, row)
+
+    def _count(self, time_us: int, contract: str, partner: str, negotiation: int, task: str, row: int) -> str:
+        key = contract, partner, negotiation, task
+        try:
+            self._ledger.counted(time_us, *key, row)
+        except ContractError as error:
+            if key not in self._uncounted:
+                self._uncounted[key] = None
+                about = {"task": task, "contract": contract, "partner": partner}
+                self._effects.report("error", f"rows that can't be counted: {error.message}", **about)
+            return error.message
+        self._uncounted.pop(key, None)
+        return ""
 
     def measured(self, time_us: int, contract: str, partner: str, missed_us: int) -> None:
         """For so long tasks under it should have run here, and didn't."""

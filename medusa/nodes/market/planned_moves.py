@@ -74,6 +74,10 @@ class PlannedMoves:
                 return False
             if move.fragment in self._moves.away():
                 return False
+            if why := self._tasks.why_stays(move.fragment, partner):
+                text = f"fragment {move.fragment!r} doesn't go to {partner!r}: {why}"
+                self._refuse(client, move, "E_POLICY", text, "medusa explain market/ says what may go where")
+                return True
             number = self._tasks.go_by_plan(time_us, move.fragment, partner)
             if number is None:
                 text = f"fragment {move.fragment!r} can't go now: it is on its way, it isn't known yet what a"

@@ -116,6 +116,8 @@ class TradedTasks:
         self._lost: dict[str, None] = {}
         self._recalled_us: dict[str, int] = {}
         self._given_us: dict[str, int] = {}
+        self._uncounted: dict[str, None] = {}
+        """Tasks of which somebody says a number of rows that nobody can count."""
         self._distrusted: dict[str, tuple[int, int]] = {}
         """Partner -> until when nothing is taken from it, and for how long the next time."""
         self._guests: dict[str, int] = {}
@@ -241,6 +243,10 @@ class TradedTasks:
         """Whether a contract in force says that a fragment may go there at a signal."""
         return self.trader.planned_at(time_us, partner, task_of(self._own, fragment))
 
+    def why_stays(self, fragment: str, partner: str) -> str:
+        """Why it may not go there, whatever a contract plans; empty: it may."""
+        return self.policy.why_stays(TradedTask(name=task_of(self._own, fragment), owner=self._own), partner)
+
     def go_by_plan(self, time_us: int, fragment: str, partner: str) -> int | None:
         """Have it go: the number of the negotiation; None: it can't go now."""
         return self.trader.go_by_plan(time_us, partner, task_of(self._own, fragment))
@@ -280,7 +286,7 @@ class TradedTasks:
             fragment = fragment_of(name)
             if fragment not in away and fragment not in going:
                 self._is_home(time_us, deal)
-            elif deal.back:
+            elif deal.back or name in self._uncounted:
                 recalled[name] = self._recall(now_us, name)
         self._recalled_us = recalled
 
@@ -325,7 +331,7 @@ class TradedTasks:
             unsaid_us = time_us - since_us
             if name not in self._guests:
                 self.took += 1
-            elif deal.part == "guest" and name not in self._in:
+            elif (deal.part == "guest" and name not in self._in) or name in self._uncounted:
                 self._give_back(now_us, name)
             elif unsaid_us >= deal.contract.interval_s * 1_000_000 and not self._paid.is_paid(deal):
                 self._give_back_unpaid(now_us, time_us, deal)
@@ -376,14 +382,17 @@ class TradedTasks:
         return found
 
     def count(self, time_us: int) -> None:
-        """Tell the ledger how many rows there are."""
+        """Tell the ledger how many rows there are. What has more than can be counted goes home."""
         away = self._moves.away()
-        for name, deal in self.deals("away").items():
-            found = away.get(fragment_of(name))
-            if found is not None:
-                self._paid.count(time_us, deal, found.row)
-        for deal, guest in self._paying():
-            self._paid.count(time_us, deal, guest.row)
+        ours = [
+            (deal, found.row)
+            for name, deal in self.deals("away").items()
+            if (found := away.get(fragment_of(name))) is not None
+        ]
+        theirs = [(deal, guest.row) for deal, guest in self._paying()]
+        self._uncounted = {
+            deal.task.name: None for deal, row in ours + theirs if self._paid.count(time_us, deal, row)
+        }
 
     def missed(self, time_us: int, since_us: int) -> None:
         """Tell the ledger how long guests didn't run that should have.

@@ -383,17 +383,24 @@ class Rerouting:
             The number of the first row that it gets here, and the write of the catalog with that.
 
         Raises:
-            LinkError: as of ``ForeignReaders.read``.
+            LinkError: as of ``ForeignReaders.read``; or it is read here already, and not by contract
+                (``E_READER``).
         """
         participant = self.participant_of(peer) or ""
         changed = self.guests.read(peer, participant, message, origin)
         stream = self.guests.stream(participant, message)
         begin = next(
-            spec.sold[id].begin
-            for spec in self._catalog.fragments.values()
-            for id in spec.sold
-            if spec.streams[id] == stream
+            (
+                spec.sold[id].begin
+                for spec in self._catalog.fragments.values()
+                for id in spec.sold
+                if spec.streams[id] == stream
+            ),
+            None,
         )
+        if begin is None:  # It was read before a contract sold it, by the number that is said again here.
+            text = f"stream {message.stream!r} is read here already, and not by contract"
+            raise LinkError(text, hint="ask for it with another number", code="E_READER")
         return begin, self._saver.save() if changed else 0
 
     def reads_on(self, now_us: int, stream: str, node: str, asked: int) -> int | None:

@@ -44,6 +44,7 @@ class AwaitedEpochs:
         """Whether a question is kept; else it is to be answered now."""
         if not message.above or self._epoch(message) > message.above or len(self._waiting) >= AWAITED_MAX:
             return False
+        self._waiting.pop((client, message.request), None)  # Asked again it is the newest.
         self._waiting[client, message.request] = AwaitedLookup(client, message, caller, now_us + AWAITED_US)
         return True
 

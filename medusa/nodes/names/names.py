@@ -178,7 +178,9 @@ class NodeNames:
         """A client asks where something is."""
         message = heard.message
         assert isinstance(message, Lookup)
-        if not self._awaited.waits(heard.now_us, heard.peer, message, heard.caller):
+        # Of what another participant has no news comes here that ends the wait: it is looked up each time.
+        foreign = self.between is not None and self.between.is_foreign(message.name)
+        if foreign or not self._awaited.waits(heard.now_us, heard.peer, message, heard.caller):
             self._answer(heard.now_us, heard.peer, message, heard.caller)
 
     def _answer_awaited(self, now_us: int) -> None:

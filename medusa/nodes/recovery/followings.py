@@ -340,7 +340,8 @@ class Followings:
             return
         try:
             taking.heard(now_us)
-            ends = isinstance(message, Whole) and name in self._coming and taking.is_next(message)
+            is_coming = taking is self._coming.get(name)  # What is followed may end while another one comes.
+            ends = isinstance(message, Whole) and is_coming and taking.is_next(message)
             if isinstance(message, Whole) and ends and (self._rests(name) or name in self._followed):
                 taking.check_whole(message, payload)
                 if self._rests(name):
@@ -353,7 +354,7 @@ class Followings:
         except RemoteProtocolError as error:
             self._give_up(taking, error.code, error.message)
             return
-        if taking.state is TargetState.FOLLOWING and name in self._coming:
+        if taking.state is TargetState.FOLLOWING and is_coming:
             self._followed[name] = self._coming.pop(name)
             self._stands_by(name, taking.epoch)
 

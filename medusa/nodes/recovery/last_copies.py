@@ -23,6 +23,7 @@ class LastCopies:
         without_state: fragment and epoch that are ours and that we can't run -> whether we may have begun.
         emptied: fragment and epoch of which the owner says that it was on a disk that is lost.
         could_have: whether we could take a fragment over, or run it.
+        keeps: whether a whole checkpoint of it is on our disk, be it an older one.
     """
 
     def __init__(
@@ -34,13 +35,14 @@ class LastCopies:
         without_state: Callable[[], Mapping[tuple[str, int], bool]],
         emptied: Callable[[], Collection[tuple[str, int]]],
         could_have: Callable[[str], bool],
+        keeps: Callable[[str], bool],
     ) -> None:
         self._me = me
         self._outbox = outbox
         self._configuration = configuration
         self._without_state = without_state
         self._emptied = emptied
-        self._could_have = could_have
+        self._could_have, self._keeps = could_have, keeps
         self._said: set[tuple[str, int]] = set()
         """Fragment and epoch of which we said that nobody has it."""
 
@@ -79,7 +81,9 @@ class LastCopies:
         for (name, epoch), began in self._without_state().items():
             each = self._current(name, epoch)
             if each is not None and each.owner == self._me and not self._could_have(name):
-                yield each, (*each.secondaries, *(() if began else each.predecessors))
+                others = (*each.secondaries, *(() if began else each.predecessors))
+                if others or not self._keeps(name):  # Else an operator may take that up.
+                    yield each, others
         for name, epoch in self._emptied():
             each = self._current(name, epoch)
             if each is not None and self._me in each.secondaries and not self._could_have(name):

@@ -235,6 +235,7 @@ class Recovery:
             without_state=self.succession.without_state,
             emptied=self.proposals.emptied,
             could_have=self._could_have,
+            keeps=catalog.in_doubt.keeps,
         )
         self.guards = Guards(me, catalog, agreement, self.handovers, self.succession, is_up)
 

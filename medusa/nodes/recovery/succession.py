@@ -101,8 +101,6 @@ class Succession:
         self._without_state: dict[tuple[str, int], bool] = {}
         """Fragment and epoch that are ours and that we can't run -> whether we may have begun in it: our disk
         has lost something. Else it would be named there: nothing is shown or acknowledged before."""
-        self._returned: dict[str, None] = {}
-        """Fragments whose newest state here is damaged, and that who stood by for them gave back."""
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
         self._taken_over_at_us: dict[str, int] = {}
@@ -302,12 +300,12 @@ class Succession:
         name = replicas.fragment
         if damaged.epoch < replicas.epoch:
             why = f"{damaged.why}; who stood by for it has nothing of it either"
-            found = msgspec.structs.replace(damaged, epoch=replicas.epoch, why=why)
+            # In one write: in this epoch and without that it would wait for another node for ever.
+            found = msgspec.structs.replace(damaged, epoch=replicas.epoch, why=why, returned=True)
             self._catalog.in_doubt.fragments[name] = found
-            self._returned[name] = None
             self._saver.save()
             self._outbox.report("error", "fragment in doubt", fragment=name, why=why)
-        elif name not in self._returned:
+        elif not damaged.returned:
             self._say_without_state(replicas, damaged.why, began=True)
 
     def _forget_damaged(self, replicas: Replicas) -> None:
@@ -318,7 +316,6 @@ class Succession:
             return
         self._catalog.is_elsewhere(name, replicas.owner, replicas.epoch)
         self._offered.pop(name, None)
-        self._returned.pop(name, None)
         self._closing.append((self._saver.save(), name))
         self._outbox.report(
             "warning", "fragment in doubt is not here", fragment=name, why=f"node {replicas.owner!r} has it"
@@ -487,7 +484,8 @@ class Succession:
 
     def was_returned(self, fragment: str) -> bool:
         """Whether it is damaged here, and who stood by for it has nothing of it either."""
-        return fragment in self._returned and self._damaged(fragment) is not None
+        damaged = self._damaged(fragment)
+        return damaged is not None and damaged.returned
 
     def without_state(self) -> Mapping[tuple[str, int], bool]:
         """Fragment and epoch that are ours and that we can't run -> whether we may have begun in it. Some may
@@ -527,7 +525,7 @@ class Succession:
     def removed(self, query: str) -> None:
         """The query is no more."""
         known = self._takeovers, self._offered, self._alone_since_us, self._logging, self._kept
-        for by_fragment in (*known, self._taken_over_at_us, self._had_before, self._returned):
+        for by_fragment in (*known, self._taken_over_at_us, self._had_before):
             for name in [name for name in by_fragment if name.partition("/")[0] == query]:
                 del by_fragment[name]
         for one in [one for one in self._without_state if one[0].partition("/")[0] == query]:

@@ -15,11 +15,12 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
+from medusa.ports import Buffer
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.runtime.machine.notify import RING_MAX_S, Notifiers
 from medusa.runtime.transport.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp
@@ -40,6 +41,8 @@ NODE = "node"
 """The key of our one link."""
 
 WAIT_MAX_MS = 200
+
+_T = TypeVar("_T")
 
 REFUSALS_MAX = 3
 """In a row, and the node means it. One or two may come from a node that is just starting."""
@@ -97,8 +100,8 @@ class ClientLoop:
         self._driving = threading.Lock()
         self._wake_at_us = 0
         self._said_hello_us = 0
-        self._aside: dict[int, Callable[[Any], None]] = {}
-        """Questions that nobody waits for -> who is told the answer."""
+        self._aside: dict[int, Callable[[Buffer], None]] = {}
+        """Questions that nobody waits for -> what reads the answer, and tells who asked."""
         try:
             threading.Thread(target=self._drive, name="medusa-client", daemon=True).start()
             begun(self)
@@ -170,15 +173,17 @@ class ClientLoop:
             self._ring()
 
     def _answer_aside(self) -> None:
-        """Tell those who don't wait; a refusal is no news."""
+        """Tell those who don't wait; a refusal is no news, nor is what is no answer to the question: a node
+        that says such a thing ends nobody's connection."""
         if self._mind is None:
             return
         for number in [number for number in self._aside if number in self._mind.replies]:
             reply, document = self._mind.replies[number]
             self._mind.give_up(number)
-            then = self._aside.pop(number)
+            tell = self._aside.pop(number)
             if not reply.code and document is not None:
-                then(msgspec.json.decode(document))
+                with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                    tell(document)
 
     def _happened(self, event: Event) -> None:
         match event:
@@ -280,10 +285,13 @@ class ClientLoop:
             self._elsewhere = True
             self._wake()
 
-    def ask_aside(self, make: Callable[[int], Message], then: Callable[[Any], None]) -> int:
+    def ask_aside(
+        self, make: Callable[[int], Message], read: Callable[[Buffer], _T], then: Callable[[_T], None]
+    ) -> int:
         """Send a command and go on; its number. One that is refused is forgotten.
 
         Args:
+            read: makes an answer of what the node says; raises what decoders raise where it is none.
             then: told what the answer holds, in the thread of this connection; never waits.
 
         Raises:
@@ -291,7 +299,7 @@ class ClientLoop:
         """
         with self.lock:
             number = self.mind().request(make)
-            self._aside[number] = then
+            self._aside[number] = lambda document: then(read(document))
             return number
 
     def is_answering(self, number: int) -> bool:

@@ -5,14 +5,53 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+
+from medusa.decoders import json_decoder
+from medusa.ports import Buffer
 from medusa.runtime.keys.client_keys import ClientKeys
+from medusa.wire import limits
 
-__all__ = ["Contacts", "GivenNode", "Place"]
+__all__ = ["Contacts", "GivenNode", "Place", "read_place"]
 
 Place = Mapping[str, Any]
 """What a node says of a name: ``node``, ``address``, ``server_key``, ``epoch``, ``kind``, ``name``, ..."""
+
+
+class _Node(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client has to know of a node to call it."""
+
+    node: str
+    address: str
+    server_key: str
+
+
+class _StreamPlace(_Node, frozen=True, kw_only=True):
+    """Where a stream is.
+
+    Attributes:
+        epoch: in which it is there.
+        successors: that may have it next.
+    """
+
+    epoch: Annotated[int, msgspec.Meta(ge=0, le=limits.SEQ_MAX)]
+    successors: tuple[_Node, ...] = ()
+
+
+_STREAM_PLACE = json_decoder(_StreamPlace)
+
+
+def read_place(document: Buffer) -> Place:
+    """What a node says of where a stream is, as far as following it needs that.
+
+    Raises:
+        msgspec.MsgspecError, UnicodeDecodeError, RecursionError: it says something else.
+    """
+    place: Place = msgspec.to_builtins(_STREAM_PLACE.decode(document))
+    return place
+
 
 CALLED_MAX = 2
 """So many others are called at once. Too small: the one that is called may be lost too; too large: all

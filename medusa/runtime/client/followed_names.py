@@ -12,7 +12,7 @@ from typing import Any
 
 from medusa.errors import LinkError, LocalProtocolError
 from medusa.runtime.client.client_loop import ClientLoop, ask, now_us
-from medusa.runtime.client.contacts import Contacts, GivenNode, Place
+from medusa.runtime.client.contacts import Contacts, GivenNode, Place, read_place
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.wire.link.redirect import RedirectStep, ask_again_us, next_step
@@ -368,7 +368,10 @@ class FollowedNames:
                     self._seek_node(node, loop)
         for stream in streams:
             with contextlib.suppress(LinkError):
-                self._await_news(stream) if stream.loop in down.values() else self._learn_successors(stream)
+                if stream.loop not in down.values():
+                    self._learn_successors(stream)
+                elif not stream.participant:  # Only nodes of its own participant hear of it by themselves.
+                    self._await_news(stream)
             if stream.sought() is not None or stream.asks(now_us()):
                 with contextlib.suppress(LinkError, LocalProtocolError):
                     self._seek(stream)
@@ -448,6 +451,7 @@ class FollowedNames:
             if stream.awaits(loop, at_us := now_us()):
                 number = loop.ask_aside(
                     lambda number: Lookup(request=number, name=name, kind=kind, above=epoch),
+                    read_place,
                     lambda place: self._heard(stream, place),
                 )
                 stream.awaited(loop, at_us, number)
@@ -462,6 +466,7 @@ class FollowedNames:
         if not stream.participant and stream.to_learn(now_us()):
             stream.loop.ask_aside(
                 lambda number: Lookup(request=number, name=stream.name, kind=stream.kind),
+                read_place,
                 lambda place: stream.learn(now_us(), place.get("successors", ())),
             )
 

@@ -23,7 +23,7 @@ from typing import Any
 from medusa.errors import ContractError, MedusaError
 from medusa.market.contract.signed import DOCUMENT_BYTES_MAX, ContentDocument
 from medusa.market.money import amount_text, micro_of, money_text
-from medusa.nodes.market.content_terms import PERIODS_S, ROWS_PER_S_MOST, ContentTerms, billing_contract
+from medusa.nodes.market.content_terms import PERIODS_S, ContentTerms, billing_contract
 from medusa.query.odcs.document import OdcsFile, odcs_text
 from medusa.query.odcs.fields import TERMS_PROPERTY
 from medusa.query.odcs.yaml_text import shown
@@ -124,8 +124,10 @@ def read_content(text: str, where: str) -> tuple[OdcsFile, ContentTerms]:
             reason = error.message.removeprefix(f"{key}: ")
             raise file.yaml.error((*path, key), reason, hint=error.hint) from None
 
-    def most() -> int:
-        text: str = part("most", str, "rows a second", f"{ROWS_PER_S_MOST} rows/s")
+    def most() -> int | None:
+        if "most" not in given:
+            return None
+        text: str = part("most", str, "rows a second")
         found = MOST.fullmatch(text)
         if found is None:
             hint = 'write most: "1000 rows/s"'
@@ -395,7 +397,7 @@ def content_text(terms: ContentTerms, *, time: str | None = None) -> str:
     for key, micro in (("breach", terms.breach_micro), ("cap", terms.cap_micro)):
         if micro:
             own[key] = amount_text(micro)
-    if terms.rows_per_s != ROWS_PER_S_MOST:
+    if terms.rows_per_s is not None:
         own["most"] = f"{terms.rows_per_s} rows/s"
     return odcs_text(
         id=terms.id,

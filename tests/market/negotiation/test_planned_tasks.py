@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from medusa.errors import ContractError
 from medusa.market.contract.checks import check_terms
-from medusa.market.contract.terms import PlannedTask
-from medusa.market.negotiation.messages import LoadAgreed, LoadRequest
+from medusa.market.contract.terms import PlannedTask, TaskTerms
+from medusa.market.negotiation.effects import Say
+from medusa.market.negotiation.messages import LoadAgreed, LoadEnded, LoadRequest
+from medusa.market.negotiation.policies import LoadPolicy
 from tests.market.negotiation.network import Network, S, Square, contract, task
 
 PRICE = 1_000_000
 PLANNED = (PlannedTask(task="q/slow", price_micro=PRICE),)
 
 
-def owners(**terms):
+def owners(policies=None, **terms):
     """A unit costs a next to nothing, b a hundred times the price: no load would go by itself."""
     net = Network()
-    net.join("a", Square(1e3), [task("a/q/slow", "a"), task("a/q/fast", "a")])
-    net.join("b", Square(1e9))
+    policy = (policies or {}).get
+    net.join("a", Square(1e3), [task("a/q/slow", "a"), task("a/q/fast", "a")], policy=policy("a"))
+    net.join("b", Square(1e9), policy=policy("b"))
     net.sign(contract("a", "b", PRICE, planned=PLANNED, **terms))
     net.run(5 * S)
     assert net.moves == []
@@ -84,6 +88,67 @@ def test_more_than_the_load_of_the_contract_never_comes():
     net.run(10 * S)
     assert net.members["a"].trader.ended(number) == "E_OVER_LIMIT"
     assert net.moves == []
+
+
+class TakesNothing(LoadPolicy):
+    def may_take(self, task, partner):
+        return False
+
+
+class StaysHere(LoadPolicy):
+    def may_move(self, task, partner):
+        return False
+
+
+def asked(net, number, *names, **changes):
+    """B hears of a request of a's for what is planned; the codes of its answers, empty for a yes."""
+    tasks = tuple(msgspec.structs.replace(net.tasks[name], **changes) for name in names or ("a/q/slow",))
+    message = LoadRequest(
+        contract="a-b", version=1, negotiation=number, tasks=tasks, price_micro=PRICE, within_us=10 * S
+    )
+    effects = net.members["b"].effects
+    list(effects.take())
+    net.members["b"].trader.receive(net.now_us, "a", message)
+    said = [each.message for each in effects.take() if isinstance(each, Say)]
+    return [getattr(each, "code", "") for each in said if isinstance(each, LoadAgreed | LoadEnded)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "terms", "code"),
+    [
+        (TakesNothing(), {}, "E_POLICY"),
+        (None, {"tasks": TaskTerms(definitions=("other",))}, "E_TASK_NOT_ALLOWED"),
+    ],
+    ids=["policy", "contract"],
+)
+def test_a_plan_takes_nothing_that_may_not_come(policy, terms, code):
+    net = owners(policies={"b": policy}, **terms)
+    number = signal(net)
+    net.run(10 * S)
+    assert net.members["a"].trader.ended(number) == code
+    assert net.moves == []
+
+
+def test_a_task_that_is_planned_has_room_once_whatever_number_it_is_asked_by():
+    """At no load it counts for nothing, and every number would keep another room."""
+    net = owners()
+    codes = [asked(net, 99 * S + number, rows_per_s_milli=0) for number in range(50)]
+    assert codes == [[""], *[["E_TAKEN"]] * 49]
+    kept = [each for each in net.members["b"].trader.kept().deals if each.part == "room"]
+    assert len(kept) == 1
+
+
+def test_who_does_not_bring_what_was_planned_rests_as_any_other():
+    net = owners()
+    assert asked(net, 99 * S) == [""]
+    net.run(net.now_us + 31 * S)
+    assert asked(net, 99 * S + 1) == ["E_BUSY"]
+
+
+def test_what_has_to_stay_at_home_goes_by_no_signal():
+    net = owners(policies={"a": StaysHere()})
+    assert signal(net) is None
+    assert net.messages(LoadRequest) == []
 
 
 @pytest.mark.parametrize("who", ["a", "b"])

@@ -13,10 +13,11 @@ from medusa.elements import Boundary, Train
 from medusa.errors import ContractError, LinkError, RemoteProtocolError
 from medusa.market.ledger.effects import KeepRecord, LedgerLine, SayInLedger, StopWork
 from medusa.market.ledger.ledger import LedgerStanding
+from medusa.market.money import MONEY_MAX
 from medusa.nodes.catalog.catalog import CrossQueryRead
 from medusa.nodes.catalog.kept_market import KeptMarket
 from medusa.nodes.fragment.outputs import FragmentOutput
-from medusa.nodes.market.content_terms import ContentTerms, billing_contract, nano_per_step
+from medusa.nodes.market.content_terms import ROWS_PER_S_MOST, ContentTerms, billing_contract, nano_per_step
 from medusa.nodes.market.market_words import TaskRows
 from medusa.nodes.market.paid_tasks import PaidTasks
 from medusa.nodes.market.sold_streams import SoldStreams
@@ -498,6 +499,16 @@ def test_what_nodes_do_not_count_is_refused():
     free = billing_contract(replace(TERMS, price_micro=None, price_unit="", currency=""))
     assert (free.price_micro, free.currency) == (0, "EUR")
     assert billing_contract(replace(TERMS, availability_ppm=0)).availability_ppm == 1_000_000
+
+
+def test_what_is_agreed_of_rows_a_second_is_billed_and_else_what_a_settlement_has_room_for():
+    dear = replace(TERMS, price_micro=2_000_000_000, settlement_s=86_400)
+    open_end = billing_contract(dear).units_per_s_max_milli
+    assert open_end == MONEY_MAX * 1_000 // (2_000_000_000 * 86_400) < ROWS_PER_S_MOST * 1_000
+    with pytest.raises(ContractError):  # It is what both have signed, though no settlement can hold it.
+        billing_contract(replace(dear, rows_per_s=ROWS_PER_S_MOST))
+    cheap = replace(TERMS, price_micro=1, rows_per_s=ROWS_PER_S_MOST)
+    assert billing_contract(cheap).units_per_s_max_milli == ROWS_PER_S_MOST * 1_000
 
 
 # --- what leaves --------------------------------------------------------------------------------------

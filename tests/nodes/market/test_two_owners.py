@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from medusa.errors import RemoteProtocolError
+from medusa.market.contract.terms import PlannedTask
 from medusa.market.ledger.statement import load_statement
 from medusa.nodes.config.settings_market import MarketPolicyRules
 from medusa.nodes.market.market_words import TaskRows, TaskRowsHeard, encode_word, read_booked
 from medusa.wire import limits
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.market import Booked, Traded
+from medusa.wire.messages.move import Move
 from tests.nodes.keyed import Signer, verify
 from tests.nodes.market.owners import FEDERATION, SECOND_US, WALL_US, Owners, contract, revoked, signed
 
@@ -364,6 +366,34 @@ def test_a_node_that_only_watches_says_what_it_would_offer():
     assert not any(b"load_request" in payload for _, _, _, payload in world.said)
 
 
+@pytest.mark.parametrize(
+    ("rules", "code", "why"),
+    [
+        ({"shadow": True}, "E_POLICY", "this node only watches"),
+        ({"policy": MarketPolicyRules(never_move=("q0/*",))}, "E_POLICY", "[market.policy] of this node"),
+        ({}, "", ""),
+    ],
+    ids=["watches", "never moves", "trades"],
+)
+def test_a_signal_moves_nothing_that_may_not_move(rules, code, why):
+    planned = (PlannedTask(task="q0/in", price_micro=PRICE_MICRO),)
+    world = two(terms=contract("bob", "alice", planned=planned), **rules)
+    waits = []
+    world["alice"].moves.await_move = lambda *about: waits.append(about[1:5])
+    for each in world.fragments.values():
+        each.rate = 1  # No load goes by itself.
+    world.run(10)
+    move = Move(request=1, fragment="q0/in", to="bob-1", timeout_ms=20_000)
+    assert world["alice"].market.signal(world.now_us, "maker", move)
+    world["alice"].perform()
+    world.run(10)
+    told = [answer for client, answer in world.answers if client == "maker"]
+    assert [each.code for each in told] == [code] * bool(code)
+    assert all(why in each.text for each in told)
+    assert waits == [("q0/in", "bob-1", "maker", 1)] * (not code)
+    assert world.guests_at("bob") == (not code)
+
+
 def test_under_a_shadow_contract_nothing_moves_and_both_add_up():
     world = two(terms=contract("bob", "alice", shadow=True))
     world.run(60)
@@ -407,6 +437,26 @@ def test_load_that_goes_away_brings_tasks_home():
     assert world.at_home("alice") == 4
     agrees(world)
     assert {each.code for each in world["alice"].status().decisions} >= {"E_RECALLED"}
+
+
+@pytest.mark.parametrize("who", ["owner", "host"])
+def test_a_number_of_rows_that_nobody_can_count_ends_no_node(who):
+    """What a checkpoint, or a stream, of the other participant says it has."""
+    world = moved()
+    name = next(iter(world["bob"].moves.guests()))
+    found = world.fragments[name]
+    if who == "owner":
+        found.home_row = (1 << 62) + 1
+    else:
+        found.row = (1 << 62) + 1
+    world["alice"].moves.why_not = {name: "it stays"}
+    assert world.run(20, until=lambda: found.host == "alice-1"), "it goes home"
+    world.run(60)
+    teller = world["alice" if who == "owner" else "bob"]
+    (line,) = [each for each in teller.lines if "rows that can't be counted" in each]
+    assert "end_row is 4,611,686,018,427,387,9" in line
+    agrees(world)
+    assert world["alice"].contract().receipts > 20, "the others are paid as before"
 
 
 def test_three_owners_each_pay_whom_they_gave():

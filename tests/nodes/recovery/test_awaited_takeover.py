@@ -104,6 +104,9 @@ def test_questions_are_answered_when_due_and_too_many_at_once() -> None:
     assert due(9) == [4]
     assert due(AWAITED_US) == [3]
     assert awaited.wake_at_us() == AWAITED_US + 7
+    assert awaited.waits(8, "d", question(4, "unknown", 1), None)
+    assert awaited.waits(9, "d", question(3, "unknown", 1), None), "said again, it waits from then on"
+    assert awaited.wake_at_us() == AWAITED_US + 8
     awaited.drop("d")
     assert awaited.wake_at_us() is None
     for number in range(AWAITED_MAX):

@@ -165,6 +165,28 @@ def test_where_nobody_has_more_the_checkpoint_before_goes_on_and_what_is_missing
     assert not run.fed.nodes["m"].brain.catalog.in_doubt
 
 
+def test_that_it_was_given_back_outlives_the_owner() -> None:
+    """It dies when its disk has the epoch in which it was given back, and before it has taken it up."""
+    run, fragment = both_down(3)
+    node = run.fed.nodes["m"]
+
+    def given_back() -> bool:
+        damaged = node.brain.catalog.in_doubt.fragments.get(fragment)
+        return damaged is not None and damaged.epoch == 3
+
+    run.until(given_back, "it is given back")
+    run.fed.run(for_us=50_000)
+    assert given_back(), "its disk has that, and the owner hasn't looked"
+    node.crash()
+    run.fed.restart("m")
+    run.until_owned(fragment, "m")
+    run.until_guarded(fragment)
+    check_told(run, "clients")
+    assert not node.brain.catalog.in_doubt
+    lost = [line for line in node.reports if line.what == "last copy lost"]
+    assert not lost, "a whole checkpoint is there"
+
+
 def test_where_nobody_has_anything_it_waits_for_an_operator_and_nothing_is_deleted() -> None:
     run, fragment = guarded("clients", 1)
     run.fed.nodes["s1"].crash()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from medusa.nodes.recovery.last_copies import LastCopies
+from medusa.wire.outbox import Outbox, ReportLine
 from medusa.wire.status_and_metrics import StatelessStatus
 from tests.nodes.recovery.test_lost_disks import lose_disk
 from tests.nodes.taken_over import HALF, ROWS, Run
@@ -69,6 +72,38 @@ def test_a_fragment_that_nobody_has_is_said_to_be_lost_until_it_is_undeployed(at
     run.undeploy()
     run.until(lambda: not run.remains(), "nothing is left")
     assert not any(stateless(run, name) for name in ("m", "s1"))
+
+
+@pytest.mark.parametrize(("secondaries", "keeps"), [((), True), ((), False), (("s1",), True)], ids=str)
+def test_what_is_damaged_is_not_lost_while_an_older_checkpoint_is_whole(
+    secondaries: tuple[str, ...], keeps: bool
+) -> None:
+    """An operator may take that up; with the query undeployed it would be gone."""
+    each = SimpleNamespace(
+        fragment="q/rows",
+        epoch=3,
+        owner="m",
+        secondaries=secondaries,
+        predecessors=(),
+        streams=("q.out",),
+        gone=False,
+    )
+    outbox = Outbox()
+    copies = LastCopies(
+        "m",
+        outbox=outbox,
+        configuration=lambda query: SimpleNamespace(replicas={"q/rows": each}.get),  # type: ignore[arg-type, return-value]
+        without_state=lambda: {("q/rows", 3): True},
+        emptied=lambda: (),
+        could_have=lambda fragment: False,
+        keeps=lambda fragment: keeps,
+    )
+    copies.tick()
+    lost = not secondaries and not keeps
+    assert [line.what for line in outbox.take() if isinstance(line, ReportLine)] == ["last copy lost"] * lost
+    assert [(each.lost, each.may_have_it) for each in copies.status().values()] == (
+        [(lost, secondaries)] if lost or secondaries else []
+    )
 
 
 def test_it_is_not_lost_while_one_is_away_that_may_have_it() -> None:

@@ -64,7 +64,7 @@ def test_a_file_says_it_all_and_is_of_the_standard():
         settlement_s=st.sampled_from([60, 3_600, 86_400]),
         breach_micro=st.integers(0, 10**9),
         cap_micro=st.sampled_from([0, 10**17]),
-        rows_per_s=st.sampled_from([10, ROWS_PER_S_MOST]),
+        rows_per_s=st.sampled_from([10, ROWS_PER_S_MOST, None]),
     )
 )
 @settings(deadline=None, max_examples=60)
