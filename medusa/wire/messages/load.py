@@ -52,8 +52,8 @@ class Load(MessageBase, frozen=True, tag="load"):
         overloaded: by the node's own marks.
         cpu_share: CPU time of the process per second and core.
         cores: that it may use.
-        put_out: streams that nodes of other participants read, and the numbers of their next rows; None: of
-            too many, or an older release says it.
+        put_out: streams that nodes of other participants read, and the numbers of their next rows; None:
+            there are too many, or an older release says it.
     """
 
     load: Share

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from medusa.nodes.abroad.abroad_moves import Lost
-from medusa.nodes.fragment.checkpoint_record import InputRecord
+from medusa.nodes.fragment.checkpoint_record import FragmentRecord, InputRecord
 from medusa.nodes.fragment.inputs import FragmentInput
 from tests.nodes.abroad.lending import HALF, Lending, counting
 
@@ -80,3 +80,33 @@ def test_what_is_right_is_held_soon_though_its_rows_are_told_apart() -> None:
             lambda name=name: (run.moves(name).progress(fragment) or (0,))[0] == put_out(run), "all rows"
         )  # type: ignore[misc]
         assert not [each for each in run.node(name).reports if each.what == "checkpoint refused"]
+
+
+@pytest.mark.parametrize("source", ["the same", "other"], ids=["twice", "none of it"])
+def test_inputs_that_a_fragment_does_not_have_do_not_count(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One input for each of its sources: a sum over more would be a bill for more."""
+    run = Lending(counting())
+    fragment = run.deploy()
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    run.lend(fragment)
+    there = run.node("h").brain.fragments[fragment]
+    to_bytes = FragmentRecord.to_bytes
+
+    def longer(self: FragmentRecord) -> bytes:
+        if self.fragment != fragment or there.frozen:
+            return to_bytes(self)
+        [own] = self.inputs
+        again = msgspec.structs.replace(own, source=own.source if source == "the same" else source, peer="x")
+        return to_bytes(msgspec.structs.replace(self, inputs=(own, again)))
+
+    monkeypatch.setattr(FragmentRecord, "to_bytes", longer)
+    run.publish(HALF)
+    run.fed.run(for_us=PAST_US)
+    for name in "ms":
+        progress = run.moves(name).progress(fragment)
+        assert progress is None or 0 < progress[0] <= put_out(run)
+    monkeypatch.undo()
+    run.check()
