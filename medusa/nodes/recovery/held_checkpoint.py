@@ -208,15 +208,17 @@ class CheckpointReceiver(StateReceiver):
         except StateError as error:
             raise self._broken_rule(f"the checkpoint can't be used: {error}") from None
         sources = sorted(each.source for each in record.inputs)
-        if not self.spec.entries and sources != sorted({*sources} & self._fed):
-            raise self._broken_rule(f"the checkpoint is of sources {sources}, and not of {sorted(self._fed)}")
+        if not self.spec.entries and sources != sorted({*sources} & self._fed_sources):
+            raise self._broken_rule(
+                f"the checkpoint is of sources {sources}, and not of {sorted(self._fed_sources)}"
+            )
         missing = [token for token in record.tokens() if f"{LOG}-{token}" not in files]
         if record.fragment != self.spec.name or missing:
             raise self._broken_rule(f"the checkpoint is of {record.fragment!r}, or lacks output {missing}")
         return record
 
     @property
-    def _fed(self) -> Set[str]:
+    def _fed_sources(self) -> Set[str]:
         """Sources that other fragments feed: one input each."""
         return {feed.source for feed in self.spec.feeds}
 
