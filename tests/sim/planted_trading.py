@@ -86,8 +86,8 @@ TRADING: dict[str, Mistake] = {
     ),
     "what partners have to know is forgotten at a restart": Mistake(
         area="restarts",
-        about="After a restart an owner doesn't say any more from and up to which row it pays: its host never "
-        "hears that the task is home.",
+        about="After a restart an owner doesn't say any more from and up to which row it pays: its host "
+        "never hears that the task is home.",
         edits=edit("nodes.market.paid_tasks:PaidTasks.__init__", "TaskMarks(kept.marks)", "TaskMarks()"),
         scenarios=_IN,
     ),
