@@ -16,7 +16,7 @@ from medusa.elements import END_US, START_US
 from medusa.engine.state.checkpoint import seal, unseal
 from medusa.errors import QueryError, RemoteProtocolError, StateError
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
-from medusa.nodes.fragment.checkpoint_record import read_record
+from medusa.nodes.fragment.checkpoint_record import InputRecord, read_record
 from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.nodes.fragment.published_sources import PublishedSources
 from medusa.nodes.spec.fragment_spec import fragment_from, fragment_to
@@ -356,3 +356,14 @@ def test_a_record_that_says_what_no_fragment_has_is_refused(changes):
 )
 def test_the_most_that_a_record_may_say_is_read(most):
     assert read_record(msgspec.msgpack.encode(STATED | most), where="it").fragment == "q/f"
+
+
+def test_rows_left_out_are_told_in_a_number_that_a_link_takes_whatever_a_record_said():
+    outbox, said = Outbox(), InputRecord(source="flows", peer="e", next_seq=0, boundary_us=0, shed=SEQ_MAX)
+    source = Source(id="flows", schema=columns(), time=None)
+    one = FragmentInput(
+        source, "q.flows", "e", incarnation=1, outbox=outbox, settings=LinkSettings(), record=said
+    )
+    one.shed(0, 5)
+    assert one.record().shed == one.receiver.shed_rows == SEQ_MAX
+    read_record(msgspec.msgpack.encode(STATED | {"inputs": [one.record()]}), where="it")
