@@ -387,6 +387,7 @@ class NodeMind:
                 told_by=lambda *told: self.abroad.told_by(*told),
                 comes_home=lambda replicas: self.abroad.comes_home(replicas),
                 decided=lambda *decided: self.abroad.decided(*decided),
+                put_out=self.loads.put_out,
             ),
             **shared,
         )

@@ -16,6 +16,7 @@ from medusa.elements import END_US, START_US
 from medusa.engine.state.checkpoint import seal, unseal
 from medusa.errors import QueryError, RemoteProtocolError, StateError
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
+from medusa.nodes.fragment.checkpoint_record import InputRecord, read_record
 from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.nodes.fragment.published_sources import PublishedSources
 from medusa.nodes.spec.fragment_spec import fragment_from, fragment_to
@@ -26,7 +27,7 @@ from medusa.runtime.engine_host.group_names import group_name, group_token
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.repair.startup import recover
 from medusa.sim.world.disk import Disk
-from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.limits import NAME_CHARS_MAX, PLACES_MAX, PROTOCOL_VERSION, SEQ_MAX
 from medusa.wire.link.automaton import LinkSettings
 from medusa.wire.messages.commands import Deploy, Install, Remove, Reply
 from medusa.wire.messages.links import Ack, Attach, Hello, OpenPublisher, Refuse
@@ -307,3 +308,62 @@ def test_no_key_but_public_ones_is_ever_in_what_a_brain_wants_done():
     assert "n.key" in repr(node.brain.settings.security)
     said = repr(node.effects)
     assert "n.key" not in said
+
+
+# --- what a checkpoint of a stranger says (reliability D 25) ----------------------------------------------
+
+INPUT = {"source": "s", "peer": "e", "next_seq": 7, "boundary_us": 5}
+STATED = {
+    "token": 1,
+    "fragment": "q/f",
+    "mixed": False,
+    "inputs": [INPUT],
+    "outputs": [],
+    "fed_us": {},
+    "shed": {"s": {"q/f.s": 3}},
+}
+NOBODY_HAS = {
+    "rows that no stream can have": {"inputs": [{**INPUT, "next_seq": SEQ_MAX + 1}]},
+    "a row below none": {"inputs": [{**INPUT, "next_seq": -1}]},
+    "fewer rows left out than none": {"inputs": [{**INPUT, "shed": -7}]},
+    "more rows left out than there can be": {"inputs": [{**INPUT, "shed": SEQ_MAX + 1}]},
+    "durable beyond all rows": {"inputs": [{**INPUT, "acknowledged": SEQ_MAX + 1}]},
+    "a time beyond all": {"inputs": [{**INPUT, "boundary_us": END_US + 1}]},
+    "a place with a long name": {"shed": {"s": {"p" * 5_000: 3}}},
+    "a place without a name": {"shed": {"s": {"": 3}}},
+    "a source with a long name": {"shed": {"s" * 5_000: {"q/f.s": 3}}},
+    "fewer rows at a place than none": {"shed": {"s": {"q/f.s": -3}}},
+    "more rows at a place than there can be": {"shed": {"s": {"q/f.s": SEQ_MAX + 1}}},
+    "very many places": {"shed": {"s": {f"q/f.{number}": 1 for number in range(PLACES_MAX + 1)}}},
+    "very many sources": {"shed": {f"s{number}": {} for number in range(PLACES_MAX + 1)}},
+}
+
+
+@pytest.mark.parametrize("changes", NOBODY_HAS.values(), ids=NOBODY_HAS)
+def test_a_record_that_says_what_no_fragment_has_is_refused(changes):
+    assert read_record(msgspec.msgpack.encode(STATED), where="it").shed == STATED["shed"]
+    with pytest.raises(StateError, match="it is damaged"):
+        read_record(msgspec.msgpack.encode(STATED | changes), where="it")
+
+
+@pytest.mark.parametrize(
+    "most",
+    [
+        {"inputs": [{**INPUT, "next_seq": SEQ_MAX, "shed": SEQ_MAX, "boundary_us": END_US}]},
+        {"inputs": [{**INPUT, "boundary_us": START_US, "acknowledged": -1}]},
+        {"shed": {"s": {"p" * NAME_CHARS_MAX: SEQ_MAX}}},
+    ],
+)
+def test_the_most_that_a_record_may_say_is_read(most):
+    assert read_record(msgspec.msgpack.encode(STATED | most), where="it").fragment == "q/f"
+
+
+def test_rows_left_out_are_told_in_a_number_that_a_link_takes_whatever_a_record_said():
+    outbox, said = Outbox(), InputRecord(source="flows", peer="e", next_seq=0, boundary_us=0, shed=SEQ_MAX)
+    source = Source(id="flows", schema=columns(), time=None)
+    one = FragmentInput(
+        source, "q.flows", "e", incarnation=1, outbox=outbox, settings=LinkSettings(), record=said
+    )
+    one.shed(0, 5)
+    assert one.record().shed == one.receiver.shed_rows == SEQ_MAX
+    read_record(msgspec.msgpack.encode(STATED | {"inputs": [one.record()]}), where="it")

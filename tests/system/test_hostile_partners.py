@@ -36,6 +36,7 @@ from medusa.market.negotiation.messages import (
     PriceSaid,
 )
 from medusa.market.work import TradedTask
+from medusa.nodes.fragment.checkpoint_record import RECORD
 from medusa.nodes.market.market_words import TaskRows, encode_word, read_traded
 from medusa.nodes.spec.fragment_spec import fragment_from
 from medusa.wire.messages.commands import Declare, Reply
@@ -634,6 +635,19 @@ def wounded(dice, files):
     return made
 
 
+def impossible(dice, files):
+    """The files of a checkpoint that is whole, and says something that no fragment has."""
+    record = msgspec.msgpack.decode(files[RECORD])
+    [first, *_] = record["inputs"]
+    kind = dice.choice(["next_seq", "shed", "acknowledged", "places"])
+    if kind == "places":
+        rows = dice.choice([{"p" * 5_000: 3}, {"q/kind.s": -3}, {"q/kind.s": 1 << 62}])
+        record["shed"] = {first["source"]: rows}
+    else:
+        first[kind] = dice.choice([-7, 1 << 62, (1 << 63) - 1])
+    return files | {RECORD: msgspec.msgpack.encode(record)}
+
+
 def agreed_again(bob, node, number):
     """As ``agreed``, where another agreement may not be over yet; the number by which bob agrees."""
     while True:
@@ -673,7 +687,9 @@ def poison(bob, first, count):
             is_first, number = not number, agreed_again(bob, m, number + 1)
             if is_first:
                 follows(m)
-        for message, payload in pieces(wounded(dice, lent.files), attempt, ready.ticket):
+        is_possible = dice.random() < 0.9
+        files = wounded(dice, lent.files) if is_possible else impossible(dice, lent.files)
+        for message, payload in pieces(files, attempt, ready.ticket):
             m.say(message, payload)
         end, _ = m.answer(
             (Got, GiveUp),
@@ -683,6 +699,7 @@ def poison(bob, first, count):
             what=f"what comes of attempt {attempt}",
         )
         if isinstance(end, Got):
+            assert is_possible, f"attempt {attempt} says what no fragment has"
             ends["followed"] += 1
             feed(m, attempt, ready.ticket, end.frames)
         else:

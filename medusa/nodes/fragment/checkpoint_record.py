@@ -8,8 +8,10 @@ the output since the last one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from medusa.decoders import msgpack_decoder
 from medusa.errors import StateError
@@ -17,12 +19,15 @@ from medusa.nodes.upstream_backup.records import MarksRecord
 from medusa.ports import Buffer
 from medusa.wire import limits
 from medusa.wire.link.output_log import OutputEntry
+from medusa.wire.messages.base import Count, Name, StreamTime
 
 __all__ = ["LOG", "RECORD", "EntryRecord", "FragmentRecord", "InputRecord", "OutputRecord", "read_record"]
 
 RECORD = "positions"
 LOG = "log"
 VERSION = 1
+
+_ShedPlaces = Annotated[dict[Name, Count], Meta(max_length=limits.PLACES_MAX)]
 
 
 class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,14 +42,14 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     peer: str
-    next_seq: int
-    boundary_us: int
+    next_seq: Count
+    boundary_us: StreamTime
     note: bytes = b""
     holder: str = ""
     ousted: tuple[str, ...] = ()
-    life: int = 0
-    acknowledged: int = -1
-    shed: int = 0
+    life: Count = 0
+    acknowledged: Annotated[int, Meta(ge=-1, le=limits.SEQ_MAX)] = -1
+    shed: Count = 0
 
 
 class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -116,7 +121,7 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     version: int = VERSION
     marks: MarksRecord | None = None
-    shed: dict[str, dict[str, int]] = {}
+    shed: Annotated[dict[Name, _ShedPlaces], Meta(max_length=limits.PLACES_MAX)] = {}
 
     @property
     def rows_in(self) -> int:

@@ -444,7 +444,7 @@ class FragmentInput:
 
     def shed(self, now_us: int, rows: int) -> None:
         """So many more were left out of what it brought: its sender hears it with the next word."""
-        self.shed_rows += rows
+        self.shed_rows = min(self.shed_rows + rows, limits.SEQ_MAX)
         self.receiver.sheds(now_us, self.shed_rows)
 
     def ask_again(self, now_us: int) -> None:

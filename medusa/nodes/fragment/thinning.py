@@ -13,6 +13,7 @@ from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Sink, Source
 from medusa.query.graph import CheckedGraph
+from medusa.wire import limits
 
 __all__ = ["Thinning"]
 
@@ -46,7 +47,7 @@ class Thinning:
     def sheds(self, source: str, rows: int) -> None:
         """So many more were left out behind a source."""
         known, place = self.places.setdefault(source, {}), f"{self._name}.{source}"
-        known[place] = known.get(place, 0) + rows
+        known[place] = min(known.get(place, 0) + rows, limits.SEQ_MAX)
 
     def inherits(self, old: Thinning) -> None:
         """This fragment takes the place of that one, or of a part of it."""

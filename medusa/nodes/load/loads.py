@@ -15,10 +15,11 @@ from typing import Any
 from medusa.engine.qos.rates import Smoothed, ratio
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragment.rows_put_out import put_out_to
 from medusa.nodes.load.link_loads import LinkLoads
 from medusa.nodes.load.overload import Overload
 from medusa.wire import limits
-from medusa.wire.messages.load import FRAGMENTS_MAX, WHOLE, FragmentLoad, Load
+from medusa.wire.messages.load import FRAGMENTS_MAX, PUT_OUT_MAX, WHOLE, FragmentLoad, Load
 from medusa.wire.outbox import Outbox
 from medusa.wire.status_and_metrics import CauseStatus, EngineHeld, LinkStatus, SmoothedLoad
 
@@ -32,6 +33,10 @@ LOOK_US = 500_000
 
 SAY_US = 1_000_000
 """Peers hear of our load so often."""
+
+SAY_FEEDING_US = 200_000
+"""The same while nodes of other participants read streams of ours: what a host says to have had of them
+counts once peers have heard that it is there. Too large: what is held at home is older."""
 
 HEARD_US = 10_000_000
 """What a peer said counts so long; it says it every second while it is there."""
@@ -136,6 +141,10 @@ class NodeLoads:
         self._look_at_us = self._say_at_us = -(1 << 62)
         self.links = LinkLoads(self._rules.half_life_us)
         self.peers: dict[str, tuple[int, Load]] = {}
+        self._own_peers = frozenset(settings.own_peers)
+        self._others = frozenset(settings.peers) - self._own_peers
+        self._put_out: dict[str, dict[str, int] | None] = {}
+        """Peer -> as it said last, however long ago."""
 
     # --- what comes -----------------------------------------------------------------------------
 
@@ -171,6 +180,12 @@ class NodeLoads:
     def heard(self, now_us: int, peer: str, load: Load) -> None:
         """A node of our participant has said how it does."""
         self.peers[peer] = now_us, load
+        self._put_out[peer] = None if load.put_out is None else dict(load.put_out)
+
+    def put_out(self, peer: str) -> Mapping[str, int] | None:
+        """Stream -> the number of its next row, of those that a node has said to go to other participants;
+        empty: it hasn't been heard yet. None: it can't say, or is of another participant."""
+        return self._put_out.get(peer, {}) if peer in self._own_peers else None
 
     def tick(self, now_us: int, up: Iterable[str]) -> None:
         """Look at what has changed, and say how we do, where it is time to.
@@ -182,8 +197,8 @@ class NodeLoads:
             self._look_at_us = now_us + LOOK_US
             self._look(now_us)
         if now_us >= self._say_at_us:
-            self._say_at_us = now_us + SAY_US
             message = self.message()
+            self._say_at_us = now_us + (SAY_US if message.put_out == () else SAY_FEEDING_US)
             for peer in up:
                 self._outbox.send(peer, message)
 
@@ -309,6 +324,7 @@ class NodeLoads:
             ),
             key=lambda each: (-each[0].busy_share, each[1]),
         )
+        put_out = tuple(put_out_to(self._hosted.values(), self._others).items())
         return Load(
             load=_whole(self.load, WHOLE),
             overloaded=bool(self.overloaded),
@@ -316,6 +332,7 @@ class NodeLoads:
             cores=1 if usage is None else usage.cores,
             memory_bytes=0 if usage is None else usage.memory_bytes,
             fragments=tuple(self._said(name, load) for load, name in found[:FRAGMENTS_MAX]),
+            put_out=put_out if len(put_out) <= PUT_OUT_MAX else None,
         )
 
     def _said(self, name: str, load: SmoothedLoad) -> FragmentLoad:

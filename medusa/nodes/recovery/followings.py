@@ -12,7 +12,7 @@ between the two there is no moment at which nothing here could take over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeAlias
 
@@ -25,6 +25,7 @@ from medusa.nodes.deploy.room_promises import RoomPromises, RoomWanted
 from medusa.nodes.fragment.checkpoint_record import FragmentRecord
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragment.rows_put_out import rows_put_out
 from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.automaton import TargetState
 from medusa.nodes.migration.standby import StandbyFragment
@@ -47,6 +48,9 @@ __all__ = ["Followings"]
 
 FOLLOWED_MAX = 256
 """Fragments that one node follows."""
+
+EARLY_US = 50_000
+"""So often is looked whether what a host says to have had is there by now."""
 
 _Failure: TypeAlias = LinkError | QueryError
 
@@ -72,6 +76,7 @@ class Followings:
         rests: whether a fragment of ours is here, and another node has it.
         closes: whether what was here of a fragment isn't closed yet.
         step_aside: has what rests closed, at a time: we are about to follow it.
+        put_out: what a node has put out of its streams to other participants; None: it can't say.
     """
 
     def __init__(
@@ -94,7 +99,9 @@ class Followings:
         rests: Callable[[str], bool],
         closes: Callable[[str], bool],
         step_aside: Callable[[int, str], None],
+        put_out: Callable[[str], Mapping[str, int] | None],
     ) -> None:
+        self._put_out = put_out
         self._abroad, self._admits = abroad, admits
         self._rests, self._closes, self._step_aside = rests, closes, step_aside
         self._settings = settings
@@ -119,6 +126,10 @@ class Followings:
         self._held_frames: dict[str, list[tuple[str, Carried, Buffer | None]]] = {}
         """Fragment -> what its host sent from the end of its checkpoint on, until what rested here is
         closed."""
+        self._early: dict[str, tuple[str, Whole, Buffer | None]] = {}
+        """Fragment -> who said last that a checkpoint is whole, and with what, which had rows that nobody has
+        told of."""
+        self._early_at_us = -(1 << 62)
         self._deferred_seeds: dict[str, Callable[[int], None]] = {}
         """Fragment -> to look again at who wants us to follow it, once the disk says that it has left us."""
 
@@ -342,6 +353,9 @@ class Followings:
             taking.heard(now_us)
             is_coming = taking is self._coming.get(name)  # What is followed may end while another one comes.
             ends = isinstance(message, Whole) and is_coming and taking.is_next(message)
+            if isinstance(message, Whole) and self._is_ahead(now_us, taking, message):
+                self._early[name] = (peer, message, _copied(payload))
+                return
             if isinstance(message, Whole) and ends and (self._rests(name) or name in self._followed):
                 taking.check_whole(message, payload)
                 if self._rests(name):
@@ -357,6 +371,25 @@ class Followings:
         if taking.state is TargetState.FOLLOWING and is_coming:
             self._followed[name] = self._coming.pop(name)
             self._stands_by(name, taking.epoch)
+
+    def _is_ahead(self, now_us: int, taking: StateReceiver, message: Whole) -> bool:
+        """Whether a host of another participant says of a fragment of ours that it has had more rows than
+        there are: by them it is paid, and its inputs would go on behind them. What is right waits until who
+        feeds it has told of them, or has them again after a restart."""
+        if not isinstance(taking, CheckpointReceiver) or not taking.is_next(message):
+            return False
+        if not self._abroad(taking.owner):
+            return False
+        me, running = self._settings.name, self._running.values()
+        return taking.is_ahead(now_us, rows_put_out(taking.spec, me, running, self._put_out))
+
+    def _look_again(self, now_us: int, peer: str, message: Whole, payload: Buffer | None) -> None:
+        """At what was too early."""
+        taking = self._taking(peer, message.fragment, message.attempt)
+        if taking is not None and self._is_ahead(now_us, taking, message):
+            self._early[message.fragment] = (peer, message, payload)
+        elif taking is not None:
+            self.frame(now_us, peer, message, payload)
 
     def _is_held(self, peer: str, message: Carried, payload: Buffer | None) -> bool:
         """Whether a frame waits until what rests here is closed; of too many the last are sent again."""
@@ -486,6 +519,11 @@ class Followings:
         """Acknowledge what is due, hear who came too early, write decisions again that couldn't be
         written."""
         self._promises.expire(now_us)
+        if self._early and now_us >= self._early_at_us:
+            self._early_at_us = now_us + EARLY_US
+            early, self._early = self._early, {}
+            for peer, whole, payload in early.values():
+                self._look_again(now_us, peer, whole, payload)
         for name in [name for name in self._deferred_seeds if not self._waits(name)]:
             self._deferred_seeds.pop(name)(now_us)
         for taking in (*self._coming.values(), *self._followed.values()):
@@ -496,7 +534,7 @@ class Followings:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
-        times = [self._promises.wake_at_us()]
+        times = [self._promises.wake_at_us(), self._early_at_us if self._early else None]
         times += [each.wake_at_us() for each in (*self._coming.values(), *self._followed.values())]
         times += [each.shadow.wake_at_us() for each in self._followed.values() if each.shadow is not None]
         return min((time for time in times if time is not None), default=None)

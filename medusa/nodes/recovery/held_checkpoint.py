@@ -6,7 +6,7 @@ is held may be a whole checkpoint and deltas on it, as on a disk: they are put t
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +16,7 @@ from medusa.decoders import msgpack_decoder
 from medusa.engine.state.checkpoint import DELTAS_MAX, crc32c
 from medusa.errors import StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord, read_record
+from medusa.nodes.fragment.rows_put_out import why_ahead
 from medusa.nodes.migration.automaton import MoveEvent, TargetState
 from medusa.nodes.migration.standby import Clients, ReaderPosition
 from medusa.nodes.migration.state_receiver import Framed, StateReceiver
@@ -25,6 +26,10 @@ from medusa.wire.link.named_subscriptions import is_key
 from medusa.wire.messages.move import Piece, Standing, Whole
 
 __all__ = ["CheckpointReceiver"]
+
+AHEAD_US = 3_000_000
+"""A checkpoint has rows for so long that nobody has put out, and that is said: nodes tell once a second what
+they have."""
 
 _MANIFESTS = msgpack_decoder(CheckpointManifest)
 
@@ -49,6 +54,10 @@ class CheckpointReceiver(StateReceiver):
         self._held: dict[str, Buffer] = {}
         self._manifest = CheckpointManifest({})
         self._clients = self._next_clients = Clients({})
+        self._ahead_since_us: int | None = None
+        self._said_ahead = False
+        self._coming: tuple[int, FragmentRecord] | None = None
+        """What the checkpoint says whose last frame has this number; read once, however often it is asked."""
 
     @property
     def _takes_files(self) -> bool:
@@ -73,6 +82,30 @@ class CheckpointReceiver(StateReceiver):
                 raise self._broken_rule("a passive secondary is fed nothing")
         self._ack_soon(now_us)
 
+    def is_ahead(self, now_us: int, put_out: Mapping[str, int]) -> bool:
+        """Whether what has come has rows of its inputs that aren't there, as far as is known: it isn't taken
+        yet. That is said once it has been so for long, until one comes that is right.
+
+        Args:
+            put_out: as ``rows_put_out`` has it.
+        """
+        if self._coming is None or self._coming[0] != self._frames:
+            data = self._files.get(RECORD, self._held.get(RECORD, b""))
+            try:
+                self._coming = self._frames, read_record(data, where="what comes")
+            except StateError:
+                return False  # ``receive`` says so.
+        if not (why := why_ahead(self._coming[1], put_out)):
+            self._ahead_since_us, self._said_ahead = None, False
+            return False
+        if self._ahead_since_us is None:
+            self._ahead_since_us = now_us
+        if now_us - self._ahead_since_us >= AHEAD_US and not self._said_ahead:
+            self._said_ahead = True
+            about = {"fragment": self.spec.name, "owner": self.owner}
+            self._outbox.report("warning", "checkpoint refused", why=why, **about)
+        return True
+
     def check_whole(self, message: Whole, payload: Buffer | None) -> None:
         try:
             self._record_of(self._checked(message, payload, self._files)[1])
@@ -87,7 +120,7 @@ class CheckpointReceiver(StateReceiver):
         except StateError as error:
             self._refuse(now_us, error.message)
             return
-        record = self._record_of(files)
+        record, self._coming = self._record_of(files), None
         self._held, self._manifest, self.held_token, self.record = files, manifest, message.token, record
         self._said_held, self._refused = 0 if self.spec.reads_again else message.token, 0
         self._clients = self._next_clients
@@ -174,10 +207,20 @@ class CheckpointReceiver(StateReceiver):
             record = read_record(files.get(RECORD, b""), where=f"the checkpoint of node {self.owner!r}")
         except StateError as error:
             raise self._broken_rule(f"the checkpoint can't be used: {error}") from None
+        sources = sorted(each.source for each in record.inputs)
+        if not self.spec.entries and sources != sorted({*sources} & self._fed_sources):
+            raise self._broken_rule(
+                f"the checkpoint is of sources {sources}, and not of {sorted(self._fed_sources)}"
+            )
         missing = [token for token in record.tokens() if f"{LOG}-{token}" not in files]
         if record.fragment != self.spec.name or missing:
             raise self._broken_rule(f"the checkpoint is of {record.fragment!r}, or lacks output {missing}")
         return record
+
+    @property
+    def _fed_sources(self) -> Set[str]:
+        """Sources that other fragments feed: one input each."""
+        return {feed.source for feed in self.spec.feeds}
 
     @property
     def could_succeed(self) -> bool:

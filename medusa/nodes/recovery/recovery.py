@@ -68,6 +68,7 @@ class Hosting:
         told_by: raises LinkError if a node may not have us go by a configuration.
         comes_home: whether a fragment that is abroad is to be ours again.
         decided: told of each configuration that is current from now on, and which was before.
+        put_out: stream -> next row, as a node of ours tells of those that go to others; None: it can't say.
     """
 
     is_abroad: Callable[[str], bool]
@@ -76,6 +77,7 @@ class Hosting:
     told_by: Callable[[str, Configuration], None]
     comes_home: Callable[[Replicas], bool]
     decided: Callable[[int, Configuration | None, Configuration], None]
+    put_out: Callable[[str], Mapping[str, int] | None]
 
 
 class Recovery:
@@ -180,6 +182,7 @@ class Recovery:
             rests=lambda fragment: self.succession.stands_by(fragment),
             closes=lambda fragment: self.succession.closes(fragment),
             step_aside=lambda now_us, fragment: self.succession.step_aside(now_us, fragment),
+            put_out=hosting.put_out,
             **shared,
         )
         self.handovers = Handovers(

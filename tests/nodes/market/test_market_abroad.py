@@ -5,11 +5,15 @@ It is paid by rows, and what comes out is as if nothing had moved.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from medusa.market.work import ResourceUse
+from medusa.nodes.abroad.abroad_moves import AbroadMoves
 from medusa.nodes.config.settings_market import CostRules, MarketRules
+from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.nodes.load.loads import NodeLoads
 from medusa.sim.world.clock import EPOCH_US
 from tests.nodes.abroad.lending import Lending, counting
@@ -148,3 +152,33 @@ def test_when_the_contract_is_over_it_comes_home():
     agree(run)
     assert market(run, "m").away == market(run, "h").guests == ()
     assert [run.node(name).brain.permits.all_out() for name in ("m", "h")] == [(), ()]
+
+
+def test_a_host_that_bills_rows_that_nobody_has_put_out_is_paid_for_none_of_them(monkeypatch):
+    """In its checkpoints and in its bills alike: what is owed is for rows that there are."""
+    run, fragment = lent()
+    there, (guest,) = run.node("h").brain.fragments[fragment], market(run, "h").guests
+    honest, counts, claimed = FragmentInput.record, AbroadMoves.guests, 0
+
+    def record(self):
+        made = honest(self)
+        mine = any(self is each for each in there.inputs.values())
+        return msgspec.structs.replace(made, next_seq=made.next_seq + claimed) if mine else made
+
+    def guests(self):
+        return tuple(replace(each, rows_in=each.rows_in + claimed) for each in counts(self))
+
+    monkeypatch.setattr(FragmentInput, "record", record)
+    monkeypatch.setattr(AbroadMoves, "guests", guests)
+    run.publish(120, 132)
+    run.until(lambda: owed(run, "m") > 0, "the first rows are paid")
+    before = owed(run, "m")
+    for begin in range(132, 240, 12):
+        claimed += 4_000
+        run.publish(begin, begin + 12)
+        run.fed.run(for_us=1_000_000)
+    run.until(lambda: not run.runs_at(fragment, "h"), "who bills more than there is has it no longer")
+    run.check()
+    run.fed.run(for_us=5_000_000)
+    most = 240 * guest.nano_units_per_row * guest.price_micro // 10**9
+    assert 0 < before <= owed(run, "m") <= most
