@@ -228,6 +228,7 @@ class NodeMind:
             settings.load,
             self.fragments,
             self.loads,
+            is_elsewhere=settings.spark is not None,
             own=self._own_fragments,
             others_may_take=self._market_may_sell,
             outbox=outbox,

@@ -45,6 +45,7 @@ class NodeShedder:
         here: its name.
         hosted: fragments that run here, as they come and go.
         loads: what was measured of them.
+        is_elsewhere: a cluster runs them, and decides how much it takes: nothing is left out of any.
         own: the fragments of our participant: nothing is left out of those of others.
         others_may_take: told since when there is too much: whether somebody may still take some of it.
 
@@ -60,11 +61,13 @@ class NodeShedder:
         hosted: Mapping[str, FragmentHost],
         loads: NodeLoads,
         *,
+        is_elsewhere: bool = False,
         own: Callable[[], Collection[str]],
         others_may_take: Callable[[int], bool],
         outbox: Outbox,
     ) -> None:
         self._here, self._rules, self._hosted, self._loads = here, rules, hosted, loads
+        self._may = rules.shed and not is_elsewhere
         self._own, self._others_may_take, self._outbox = own, others_may_take, outbox
         self._overload = Overload(rules)
         self._arrivals = Arrivals()
@@ -94,14 +97,12 @@ class NodeShedder:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work; None: there is nothing that could be left out."""
         return (
-            self._look_at_us
-            if self._rules.shed and any(each.may_shed for each in self._hosted.values())
-            else None
+            self._look_at_us if self._may and any(each.may_shed for each in self._hosted.values()) else None
         )
 
     def _ruled(self) -> list[str]:
         """Fragments of ours of which rows may be left out."""
-        if not self._rules.shed:
+        if not self._may:
             return []
         found = [name for name, each in self._hosted.items() if each.may_shed]
         own = self._own() if found else ()
