@@ -651,6 +651,7 @@ class NodeMind:
             epoch=partial(self.catalog.ownership.surely, spec.name),
             held=partial(self.catalog.held, spec.name, spec.query),
             broken_since_us=self._broken_since_us,
+            is_foreign=lambda node: (self.diverting.participant_of(node) or whose) != whose,
         )
         for output in hosted.outputs.values() if not forgets else ():
             output.begun(self.catalog.installed.get(spec.name, 0))

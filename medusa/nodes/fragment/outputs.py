@@ -67,6 +67,7 @@ class FragmentOutput:
 
     Attributes:
         sender: its links.
+        is_foreign: another participant reads it.
         window_us: of results of windows, their size and advance.
         rows: of the stream since it began.
         given: how many of them the fragment has given. Fewer where it took the place of one that was ahead
@@ -102,7 +103,7 @@ class FragmentOutput:
         marks: MarksRecord | None = None,
     ) -> None:
         self.sink = sink
-        self._recorded = recorded_as(sink, guest)
+        self._recorded, self.is_foreign = recorded_as(sink, guest), guest is not None and guest.foreign
         self._columns, self._begin = ((), 0) if sold is None else (sold.columns, sold.begin)
         schema, self._clean = some_columns(shape.schema, self._columns), clean
         self.stream = stream
@@ -373,7 +374,7 @@ class FragmentOutput:
         made._stored = {}
         made.spilling = self.spilling.like(made.sender, made._stored)
         made.rows, made.given, made._engine_seq = made._begin, made._begin, made._begin - guest.first
-        made._recorded = recorded_as(id, guest)
+        made._recorded, made.is_foreign = recorded_as(id, guest), guest.foreign
         return made
 
     def _sells(self, sold: SoldStream | None) -> Schema:
