@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import UNSET, UnsetType
 
+from medusa.elements import WHOLE_PPM
 from medusa.engine.overload.controller import DRIFT, HORIZON_US, PERIOD_US, WAIT_SHARE, tolerated_us
 from medusa.engine.overload.road_map import RoadMap, coefficients
 from medusa.engine.qos.delay_utility import Utility
@@ -30,8 +31,6 @@ __all__ = ["NodeShedder"]
 STEP_PPM = 20_000
 """A share that has changed by less stays, but for the last step to none. Too small: each look is a decision
 in the log; too large: it is that far from what is needed."""
-
-WHOLE_PPM = 1_000_000
 
 LINEAR = Utility(((0.0, 0.0), (1.0, 1.0)))
 LOSS = ((0.0, 0.0), (100.0, 1.0))
@@ -86,13 +85,24 @@ class NodeShedder:
         ruled = self._ruled()
         self._leave_guests_whole(now_us, ruled)
         if not ruled:
-            self.work, self.kept = None, 1.0
+            self._rest()
             return
         self._arrivals.look(now_us, self._hosted)
         boxes = {name: self._loads.boxes(name) for name in self._hosted}
         work = work_of(self._here, self._hosted, boxes, self._arrivals, ruled)
         if work.places:
             self._decide(now_us, work)
+
+    def _rest(self) -> None:
+        """There is nothing that could be left out: what was too much then says nothing of what comes later."""
+        self.work, self.kept = None, 1.0
+        self._overload, self._waits_for_others = Overload(self._rules), False
+        self._ends_shedding()
+
+    def _ends_shedding(self) -> None:
+        if self._is_shedding_since_us is not None:
+            self._is_shedding_since_us = None
+            self._outbox.report("warning", "nothing is left out any more", work=f"{self.work or 0:.2f}")
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work; None: there is nothing that could be left out."""
@@ -140,9 +150,8 @@ class NodeShedder:
         """Whether there is too much, against two marks."""
         if self._overload.note(now_us, self.work):
             over = self._overload.since_us is not None
-            if not over and self._is_shedding_since_us is not None:
-                self._is_shedding_since_us = None
-                self._outbox.report("warning", "nothing is left out any more", work=f"{self.work or 0:.2f}")
+            if not over:
+                self._ends_shedding()
             self._waits_for_others = over
 
     def _sheds(self, now_us: int) -> bool:

@@ -70,8 +70,8 @@ class RemoteFragment:
         fragment: at rest; it is not used afterwards.
         key: by which the executor knows it.
         shards: of its keys, where it has a box that can be in shards.
-        ran: called with how long each run of the executor took, and how long of that the group worked that
-            had the most to do, in microseconds.
+        ran: called with how long each run of the executor took, and how long of that cores had to work: the
+            group that had the most to do, or all of them on as many cores as there are; in microseconds.
 
     Raises:
         StateError: the executor doesn't take it.
@@ -316,7 +316,9 @@ class RemoteFragment:
         if asked:
             begun_us = self._clock.monotonic_us()
             answers = self._executor.run(self._key, asked)
-            worked_us = max((self._worked_us(number, made) for number, made in answers.items()), default=0)
+            busy_us = [self._worked_us(number, made) for number, made in answers.items()]
+            # More groups than cores wait for each other: that is work too, of which the cost of cores is made.
+            worked_us = max(max(busy_us, default=0), sum(busy_us) // self._executor.cores)
             self._report_run(self._clock.monotonic_us() - begun_us, worked_us)
         if answers.keys() != asked.keys():
             raise LostError(f"of groups {sorted(asked)} only {sorted(answers)} answered")
