@@ -555,8 +555,8 @@ class NodeMind:
         }
 
     def market_may_take(self, since_us: int) -> bool:
-        """Whether a partner may still take some of what has been too much since then: of what is ours, or back
-        what is its own; for that no longer than ``MARKET_FIRST_US``, since it may be silent."""
+        """Whether a partner may still take some of what has been too much since then: of what is ours, or
+        what is its own; for that we wait ``MARKET_FIRST_US`` at most, since it may be silent."""
         rules = self.settings.market
         if self.market is None or rules is None or rules.shadow:
             return False

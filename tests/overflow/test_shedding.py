@@ -1,5 +1,5 @@
-"""A fragment that leaves rows out goes to a cluster: what was decided is left out there as here, and counted; and
-once it is there nobody decides that any more is."""
+"""A fragment that leaves rows out goes to a cluster: what was decided is left out there as here, and counted;
+and once it is there nothing more is left out."""
 
 from __future__ import annotations
 

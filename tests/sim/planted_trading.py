@@ -27,6 +27,37 @@ TRADING: dict[str, Mistake] = {
         scenarios=_IN,
         seed=0,
     ),
+    "the last part of a stay isn't billed": Mistake(
+        area="metering",
+        about="A host counts the rows of a guest up to when its owner says from which one on it pays, and "
+        "none of those that come then: both book the same, and it isn't paid for most of its work.",
+        edits=edit(
+            "nodes.market.traded_tasks:TradedTasks.count",
+            "self._paid.count(time_us, deal, guest.row)",
+            "pass",
+        ),
+        scenarios=_IN,
+        seed=1,
+        shows="SimulationError: bill: ",
+    ),
+    "a guest works on when its contract is over": Mistake(
+        area="returns",
+        about="Neither does a host ask an owner to take a guest home whose contract is over, nor does the "
+        "owner fetch it: it works on, unpaid.",
+        edits=edit(
+            "nodes.abroad.abroad_moves:AbroadMoves._look_at_guest",
+            "elif now_us >= asking.again_us:",
+            "elif False:",
+        ),
+        beside=edit(
+            "nodes.abroad.abroad_moves:AbroadMoves._look_at_lent",
+            'self.recall(now_us, name, "its contract is over")',
+            "pass",
+        ),
+        scenarios=_IN,
+        seed=5,
+        shows="SimulationError: contract: ",
+    ),
     "the limit of a contract isn't looked at": Mistake(
         area="permits",
         about="Neither the owner nor the host compares a task with what its contract allows at a time: more "
@@ -86,8 +117,8 @@ TRADING: dict[str, Mistake] = {
     ),
     "what partners have to know is forgotten at a restart": Mistake(
         area="restarts",
-        about="After a restart an owner doesn't say any more from and up to which row it pays: its host never "
-        "hears that the task is home.",
+        about="After a restart an owner doesn't say any more from and up to which row it pays: its host "
+        "never hears that the task is home.",
         edits=edit("nodes.market.paid_tasks:PaidTasks.__init__", "TaskMarks(kept.marks)", "TaskMarks()"),
         scenarios=_IN,
     ),

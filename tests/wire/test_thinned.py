@@ -1,5 +1,5 @@
-"""What was left out above a stream, as its reader is told: each row once, and whatever a peer says, our frames can
-be read."""
+"""What was left out above a stream, as its reader is told: each row once; and whatever a peer says, our
+frames can be read."""
 
 from __future__ import annotations
 

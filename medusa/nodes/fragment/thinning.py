@@ -3,8 +3,8 @@
 Each place is told apart by its name, ``query/box.source``: rows of it that come to a reader on two ways count
 once. Counts only grow, and aren't in order with the rows.
 
-Between participants only a sum is told, by the name of the stream: no partner speaks for our places, or learns
-their names.
+Between participants only a sum is told, by the name of the stream: no partner speaks for our places, or
+learns their names.
 """
 
 from __future__ import annotations

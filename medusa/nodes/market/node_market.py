@@ -519,7 +519,7 @@ class NodeMarket:
 
     @property
     def is_selling(self) -> bool:
-        """A fragment of ours is on its way to a partner: not one that is there, of which we just hear nothing."""
+        """A fragment of ours is on its way to a partner: not one that is there, of which we hear nothing."""
         return bool(self._moves.sending())
 
     def is_giving_back(self, since_us: int) -> bool:

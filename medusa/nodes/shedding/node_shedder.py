@@ -94,7 +94,7 @@ class NodeShedder:
             self._decide(now_us, work)
 
     def _rest(self) -> None:
-        """There is nothing that could be left out: what was too much then says nothing of what comes later."""
+        """Nothing could be left out any more: what was too much says nothing of what comes later."""
         self.work, self.kept = None, 1.0
         self._overload, self._waits_for_others = Overload(self._rules), False
         self._ends_shedding()

@@ -21,8 +21,8 @@ FedItem = tuple[int, str, Element | Shed]
 
 
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
-    """Of a boundary there are only ``number``, ``end`` and ``at``; of a train ``at`` is its first row; of a share
-    that is left out there is ``share_ppm``."""
+    """Of a boundary there are only ``number``, ``end`` and ``at``; of a train ``at`` is its first row; of a
+    share that is left out there is ``share_ppm``."""
 
     number: int
     end: str

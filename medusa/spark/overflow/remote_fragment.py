@@ -317,7 +317,7 @@ class RemoteFragment:
             begun_us = self._clock.monotonic_us()
             answers = self._executor.run(self._key, asked)
             busy_us = [self._worked_us(number, made) for number, made in answers.items()]
-            # More groups than cores wait for each other: that is work too, of which the cost of cores is made.
+            # More groups than cores wait for each other: that is work too, which the price of cores has.
             worked_us = max(max(busy_us, default=0), sum(busy_us) // self._executor.cores)
             self._report_run(self._clock.monotonic_us() - begun_us, worked_us)
         if answers.keys() != asked.keys():
