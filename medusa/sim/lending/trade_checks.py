@@ -36,10 +36,6 @@ PAST_US = 4_000_000
 LATE_US = 3_000_000
 """By so much what is agreed just before the end of a contract may begin after it: clocks run apart too."""
 
-RETURN_US = 4_000_000
-"""So long a guest takes to go home at most, where all nodes are there and hear each other. Too small: slow
-ones are complained of; too large: nobody ever is."""
-
 LINES = 20
 """So many of the last lines that a node said are looked at."""
 
@@ -71,6 +67,7 @@ class _Stay:
     Attributes:
         last_us: when it was last looked at there.
         busiest: most rows that came in during ``interval_us``.
+        life: of the host, when it began.
     """
 
     host: str
@@ -79,6 +76,7 @@ class _Stay:
     interval_us: int
     last_us: int = 0
     busiest: int = 0
+    life: int = 0
     _lately: deque[tuple[int, int]] = field(default_factory=deque)
 
     def note(self, now_us: int, row: int) -> None:
@@ -139,7 +137,6 @@ class TradeChecks:
         self._past = {node: _Past() for node in costs}
         self._looked_us = dict.fromkeys(costs, -LOOK_US)
         self._agreed: set[tuple[str, int]] = set()
-        self._calm_since_us = 0
         self.stays: dict[tuple[str, int], _Stay] = {}
         """By fragment and epoch."""
         self.handed_over: list[tuple[int, str]] = []
@@ -153,7 +150,6 @@ class TradeChecks:
         Raises:
             SimulationError: something doesn't hold.
         """
-        self._note_calm()
         if node.name not in self._costs or not node.alive:
             return
         self._look_at_guests(node)
@@ -177,11 +173,11 @@ class TradeChecks:
             about = name, node.brain.catalog.ownership.epoch(name)
             if about not in self.stays:
                 longest_s = max(each.terms.interval_s for each in self._contracts)
-                self.stays[about] = _Stay(node.name, row, row, longest_s * 1_000_000)
+                self.stays[about] = _Stay(
+                    node.name, row, row, longest_s * 1_000_000, life=node.brain.incarnation
+                )
                 self.handed_over.append((self._world.now_us, name))
                 self._check_begins(node.name, name)
-            if row > self.stays[about].end:
-                self._check_goes_on(node.name, name)
             self.stays[about].note(self._world.now_us, row)
 
     def _check_begins(self, host: str, fragment: str) -> None:
@@ -192,24 +188,6 @@ class TradeChecks:
         if not any(each.terms.begins_us <= wall_us < each.ends_us + LATE_US for each in may):
             late_s = (wall_us - max(each.ends_us for each in may)) / 1e6
             raise SimulationError(f"contract: {fragment} begins at {host} {late_s:.1f} s after its end")
-
-    def _check_goes_on(self, host: str, fragment: str) -> None:
-        """It may go on beyond the end of its contract while somebody isn't there who has to take part in its
-        return, and then for ``RETURN_US``."""
-        now_us = self._world.now_us
-        may = [each for each in self._of_host(host) if fragment in each.fragments]
-        ends_us = max(each.ends_us for each in may) - EPOCH_US
-        if now_us > max(ends_us, self._calm_since_us) + RETURN_US:
-            late_s = (now_us - ends_us) / 1e6
-            raise SimulationError(f"contract: {fragment} still works at {host} {late_s:.1f} s after its end")
-
-    def _note_calm(self) -> None:
-        nodes = self._nodes.values()
-        there = [node.name for node in nodes if node.alive]
-        if len(there) < len(self._nodes) or any(
-            node.brain.peers.get(peer) != "up" for node in nodes for peer in there if peer != node.name
-        ):
-            self._calm_since_us = self._world.now_us
 
     def _of_host(self, host: str) -> list[TradedContract]:
         return [each for each in self._contracts if self._traders[each.terms.provider] == host]
@@ -330,11 +308,13 @@ class TradeChecks:
                 raise SimulationError(f"bill: {owed} for {rows} rows, at least {least} by {known.terms.id}")
 
     def _least_owed(self, known: TradedContract, host: str) -> int:
-        """At the lowest price, less an interval: what came after the end isn't paid, nor what died there."""
+        """At the lowest price, less an interval, of stays at hosts that lived: what came after the end isn't
+        paid, nor what died there."""
         stays = [each for each in self.stays.values() if each.host == host]
         if any(EPOCH_US + each.last_us >= known.ends_us for each in stays):
             return 0
-        rows = sum(max(each.end - each.begin - each.busiest, 0) for each in stays)
+        whole = [each for each in stays if each.life == self._nodes[host].brain.incarnation]
+        rows = sum(max(each.end - each.begin - each.busiest, 0) for each in whole)
         price_micro = known.terms.price_micro - known.terms.range_micro
         return int(rows * self._nano * price_micro / ROUNDING) // UNIT
 
