@@ -15,7 +15,11 @@ STORAGE: dict[str, Mistake] = {
     "one copy of the catalog": Mistake(
         area="catalog",
         about="The second copy of a catalog is never written: one damaged file takes away what runs.",
-        edits=edit("runtime.engine_host.node_groups:write_catalog", "store.write(second, sealed)", "pass"),
+        edits=edit(
+            "runtime.engine_host.node_groups:write_catalog",
+            "dict.fromkeys(catalog_names(token), sealed)",
+            "{catalog_names(token)[0]: sealed}",
+        ),
         scenarios=("nodes", "storage"),
         seed=0,
         shows="SimulationError: disk: ",

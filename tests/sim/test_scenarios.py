@@ -145,6 +145,8 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
         "owners",
         "abroad",
         "vanished",
+        "trading",
+        "deserted",
         "seams",
         "standby",
         "forks",

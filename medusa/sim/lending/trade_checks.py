@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from medusa.market.contract.terms import Contract
 from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.negotiation.messages import LoadAgreed
+from medusa.nodes.catalog.kept_market import TaskMark
 from medusa.nodes.market.market_words import read_traded
 from medusa.ports import Buffer
 from medusa.sim.world.clock import EPOCH_US
@@ -284,7 +285,8 @@ class TradeChecks:
         """What somebody still takes for away, a guest or untold; empty: nothing, of who isn't lost."""
         for node in [name for name in self._costs if name not in lost]:
             kept = self._nodes[node].brain.catalog.market
-            for each in (*kept.trades.deals, *kept.marks):
+            held: list[KeptDeal | TaskMark] = [*kept.trades.deals, *kept.marks]
+            for each in held:
                 if self._traders[each.partner] not in lost:
                     return f"{node} still has {each}"
         return ""
