@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "END_US",
     "START_US",
+    "WHOLE_PPM",
     "Boundary",
     "Element",
     "Kind",
@@ -120,6 +121,10 @@ class Silent:
     """
 
     sources: tuple[str, ...]
+
+
+WHOLE_PPM = 1_000_000
+"""A share that is all of it, in millionths."""
 
 
 @dataclass(frozen=True, slots=True)

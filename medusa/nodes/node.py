@@ -120,7 +120,7 @@ NO_MARKET = Refusal(
 
 MARKET_FIRST_US = 10_000_000
 """So long after there is too much, partners have to take some before rows are left out. Too small: rows are
-lost that somebody would have taken; too large: so long do they wait."""
+lost that somebody would have taken; too large: rows wait that long."""
 
 LOOK_US = 100_000
 """While only rows come all parts are looked at in the first turn after so long. Each says when it has work.
@@ -228,8 +228,9 @@ class NodeMind:
             settings.load,
             self.fragments,
             self.loads,
+            is_elsewhere=settings.spark is not None,
             own=self._own_fragments,
-            others_may_take=self._market_may_sell,
+            others_may_take=self.market_may_take,
             outbox=outbox,
         )
         self._owners: dict[MessageOwner, Callable[[Heard], None]] = {
@@ -555,12 +556,14 @@ class NodeMind:
             if (whose(self.catalog.coordinator_of(hosted.spec.query)) or own) == own
         }
 
-    def _market_may_sell(self, since_us: int) -> bool:
-        """Whether a partner may still take some of what has been too much since then."""
+    def market_may_take(self, since_us: int) -> bool:
+        """Whether a partner may still take some of what has been too much since then: of what is ours, or
+        what is its own; for that we wait ``MARKET_FIRST_US`` at most, since it may be silent."""
         rules = self.settings.market
         if self.market is None or rules is None or rules.shadow:
             return False
-        return self.market.is_selling or self._now_us - since_us < MARKET_FIRST_US
+        first_us = self._now_us - MARKET_FIRST_US
+        return self.market.is_selling or since_us > first_us or self.market.is_giving_back(first_us)
 
     # --- what parts ask of each other -----------------------------------------------------------------
 
@@ -656,6 +659,7 @@ class NodeMind:
             epoch=partial(self.catalog.ownership.surely, spec.name),
             held=partial(self.catalog.held, spec.name, spec.query),
             broken_since_us=self._broken_since_us,
+            is_foreign=lambda node: (self.diverting.participant_of(node) or whose) != whose,
         )
         for output in hosted.outputs.values() if not forgets else ():
             output.begun(self.catalog.installed.get(spec.name, 0))

@@ -53,8 +53,7 @@ CREDIT_BYTES_MAX = 1 << 30
 """More than this ahead of what was sent is never believed: a larger grant counts as this much."""
 
 THINNED_MAX = 32
-"""Places above one stream at which rows are left out, told apart; of more only the sum is told of the
-last."""
+"""Places above one stream at which rows are left out, told apart; the last is the sum of all others."""
 
 SEQ_MAX = (1 << 62) - 1
 """Rows of a stream, frames of an attachment."""

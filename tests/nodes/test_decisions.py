@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.elements import END_US, START_US, Boundary, Silent, Train
+from medusa.elements import END_US, START_US, Boundary, Shed, Silent, Train
 from medusa.engine.recovery.decisions import framed
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.fragment.clock_decisions import ClockDecisions
@@ -387,6 +387,19 @@ class Beginning:
         """What the engine is asked now."""
         works = iter(lambda: self.feeding.next(now_us, noting=True), None)
         return [work.element for work in works if isinstance(work.element, Silent)]
+
+
+def test_of_shares_that_nobody_was_told_yet_the_last_of_each_source_counts():
+    begun = Beginning([])
+    left, right = (begun.inputs[name, "n"] for name in ("left", "right"))
+    for share_ppm in (0, 500_000, 0, 700_000):
+        begun.feeding.tells(left, share_ppm)
+    begun.feeding.tells(right, 1)
+    works = list(iter(lambda: begun.feeding.next(0, noting=True), None))
+    assert [(work.input.source, work.element, work.number) for work in works] == [
+        ("left", Shed(700_000), 0),
+        ("right", Shed(1), 1),
+    ]
 
 
 def test_live_follows_what_is_repeated():

@@ -183,6 +183,27 @@ def test_nothing_is_left_out_while_somebody_may_take_it_and_nothing_of_others() 
     assert node.shares()["guest"] == 0
 
 
+def test_what_was_too_much_is_forgotten_with_the_last_fragment_of_which_rows_may_be_left_out() -> None:
+    """It moves away while rows are left out, and another one comes later."""
+    node = Node({"q": 1000, "r": 100}, q=CHEAP, r=CHEAP)
+    gone, later = node.hosted.pop("q/cars"), node.hosted.pop("r/cars")
+    node.hosted["q/cars"] = gone
+    node.looks(3000, 6)
+    assert gone.shares["cars"] > 0
+    del node.hosted["q/cars"]
+    node.looks(0, 1)
+    assert node.said() == ["rows are left out: too much comes", "nothing is left out any more"]
+    node.hosted["r/cars"], node.may_take = later, True
+    node.looks(10_000, 0.75)  # too much, and not for long enough
+    assert node.shedder.status(node.now_us).shedding_us is None
+    node.looks(10_000, 5)
+    assert node.said() == [], "partners come first, once more"
+    assert later.shares["cars"] == 0
+    node.may_take = False
+    node.looks(20_000, 1)
+    assert node.said() == ["rows are left out: too much comes"]
+
+
 @given(
     st.lists(
         st.tuples(st.integers(1, 24), st.sampled_from([100, 600, 800, 950, 3000])), min_size=1, max_size=30

@@ -17,6 +17,7 @@ from medusa.wire.messages.move import Move
 from medusa.wire.messages.split import Split
 from tests.nodes.costly import ROW_US, SCHEMA, SECOND_US, CostlyRun, costs
 
+DAYS = range(1, 5)
 PATIENCE_US = 120 * SECOND_US
 WORK = "roads/work"
 PLACE = f"{WORK}.cars"
@@ -276,8 +277,9 @@ def test_a_fragment_that_is_split_goes_on_with_what_it_leaves_out() -> None:
     assert sum(told.values()) == shed
 
 
-def any_day(seed: int) -> None:
-    """Rates, crashes, pauses, moves and take-overs by chance: all is exact, but for what is counted."""
+def any_day(seed: int) -> int:
+    """Rates, crashes, pauses, moves and take-overs by chance: all is exact, but for what is counted. How much
+    that is."""
     dice = Random(seed)
     guarded = dice.random() < 0.5
     method = dice.choice(["active_standby", "passive_standby"])
@@ -307,11 +309,12 @@ def any_day(seed: int) -> None:
     exact_but_for_whole_windows(run, shed)
     exact_alarms(run)
     assert sum(missing(run, "report").values()) == shed
+    return shed
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_on_any_day_what_comes_is_exact_but_for_what_is_counted(seed: int) -> None:
-    any_day(seed)
+def test_on_any_day_what_comes_is_exact_but_for_what_is_counted() -> None:
+    shed = [any_day(seed) for seed in DAYS]
+    assert sum(rows > 0 for rows in shed) >= len(DAYS) / 2, shed
 
 
 def test_sliding_windows_and_sorts_are_never_thinned() -> None:

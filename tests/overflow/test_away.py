@@ -288,10 +288,14 @@ def test_figures_are_those_of_the_boxes_of_the_query() -> None:
     assert set(there.sources) == {"rows"}
 
 
-def test_how_long_the_busiest_group_worked_is_told_with_each_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each group counts in all what it has done."""
+@pytest.mark.parametrize(("cores", "want_us"), [(2, 2_000), (1, 3_000), (8, 2_000)])
+def test_how_long_cores_had_to_work_is_told_with_each_trigger(
+    monkeypatch: pytest.MonkeyPatch, cores: int, want_us: int
+) -> None:
+    """Each group counts in all what it has done; the busiest has 2 ms of 3, which wait for a single core."""
     told: list[tuple[int, int]] = []
     executor, busy_us = InProcess(), {0: 0, 1: 0}
+    executor.cores = cores
     run = executor.run
 
     def counting(key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
@@ -317,4 +321,4 @@ def test_how_long_the_busiest_group_worked_is_told_with_each_trigger(monkeypatch
         away.give(source, element)
         away.trigger()
     assert len(told) == executor.triggers > 2
-    assert {worked_us for _, worked_us in told} == {2_000}
+    assert {worked_us for _, worked_us in told} == {want_us}

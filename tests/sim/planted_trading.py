@@ -27,6 +27,19 @@ TRADING: dict[str, Mistake] = {
         scenarios=_IN,
         seed=0,
     ),
+    "the last part of a stay isn't billed": Mistake(
+        area="metering",
+        about="A host counts the rows of a guest up to when its owner says from which one on it pays, and "
+        "none of those that come then: both book the same, and it isn't paid for most of its work.",
+        edits=edit(
+            "nodes.market.traded_tasks:TradedTasks.count",
+            "self._paid.count(time_us, deal, guest.row)",
+            "pass",
+        ),
+        scenarios=_IN,
+        seed=7,
+        shows="SimulationError: bill: ",
+    ),
     "the limit of a contract isn't looked at": Mistake(
         area="permits",
         about="Neither the owner nor the host compares a task with what its contract allows at a time: more "

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from medusa.elements import WHOLE_PPM
 from medusa.engine.core.box import Operator
 from medusa.engine.overload.drop_operator import DropOperator
 from medusa.engine.overload.drop_set import DropSet
@@ -19,8 +20,6 @@ from medusa.query.boxes import Source
 from medusa.query.graph import CheckedGraph
 
 __all__ = ["RuledDrops"]
-
-WHOLE_PPM = 1_000_000
 
 
 class RuledDrops:

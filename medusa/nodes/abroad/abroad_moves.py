@@ -316,6 +316,10 @@ class AbroadMoves:
         if self.permits.into(fragment) is not None and replicas is not None and replicas.owner == self._me:
             self._over.setdefault(fragment, _Over(now_us, now_us))
 
+    def giving_back(self) -> dict[str, int]:
+        """Guests that run here and are to go home -> since when."""
+        return {name: each.since_us for name, each in self._over.items() if name in self._fragments}
+
     def gives_back(self, now_us: int, fragment: str) -> bool:
         """A fragment can't go on here: if it is a guest it goes home, where its state is; whether it is."""
         is_guest = self.permits.into(fragment) is not None and fragment in self._fragments

@@ -121,6 +121,7 @@ class FragmentHost:
         durability: the policy of this fragment alone.
         checkpoint_every_us: a checkpoint is due so long after the last one.
         broken_since_us: since when a node or client isn't heard, or doesn't hear us; None: all is well.
+        is_foreign: whether a node is of another participant than the fragment.
     """
 
     known_lost = 0
@@ -149,6 +150,7 @@ class FragmentHost:
         epoch: Callable[[], int] = lambda: 0,
         held: Callable[[], tuple[str, int]] = lambda: ("", 0),
         broken_since_us: Callable[[str], int | None] = lambda peer: None,
+        is_foreign: Callable[[str], bool] = lambda node: False,
     ) -> None:
         checked = spec.taken()
         saved = at_feeds(spec, saved)
@@ -196,7 +198,14 @@ class FragmentHost:
             guarded=durability.guarded,
             marks=record.marks if record else None,
         )
-        self.thinning = Thinning(spec, checked, self.inputs, self.outputs, record.shed if record else {})
+        self.thinning = Thinning(
+            spec,
+            checked,
+            self.inputs,
+            self.outputs,
+            record.shed if record else {},
+            is_foreign=is_foreign,
+        )
         self.marks = Marks(spec, self._sources, record) if spec.reads_again and durability.keeps else None
         self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self.changed)
         self.publishers = Publishers(

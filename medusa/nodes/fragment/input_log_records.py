@@ -20,7 +20,7 @@ import pyarrow as pa
 from msgspec import Meta
 
 from medusa.decoders import msgpack_decoder
-from medusa.elements import END_US, START_US, Boundary, Shed, Train
+from medusa.elements import END_US, START_US, WHOLE_PPM, Boundary, Shed, Train
 from medusa.engine.recovery.decisions import framed, whole_records
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.ports import Buffer
@@ -30,7 +30,6 @@ __all__ = [
     "LOST",
     "PROMISE",
     "ROWS",
-    "SHARE_PPM_MAX",
     "SHED",
     "Decision",
     "InputLogRecord",
@@ -45,8 +44,6 @@ ROWS, LOST, PROMISE, JOINED = range(4)
 
 SHED = 5
 """How much is left out of a source from here on. 4 is no decision (``change_feed.PASSED``)."""
-
-SHARE_PPM_MAX = 1_000_000
 
 
 def share_of(input: FragmentInput, share_ppm: int) -> Work:
@@ -167,7 +164,7 @@ def _fits(kind: int, to: int) -> bool:
     if kind == PROMISE:
         return START_US < to <= END_US
     if kind == SHED:
-        return 0 <= to <= SHARE_PPM_MAX
+        return 0 <= to <= WHOLE_PPM
     return to == 0 if kind == JOINED else kind in (ROWS, LOST) and to > 0
 
 

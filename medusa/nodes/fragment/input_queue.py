@@ -60,8 +60,8 @@ class InputQueue:
         self._clocked = clocked
         self._script = InputReplay(again, ChainMap(inputs, clocked.own)) if again else None
         self._waiting: deque[Work] = deque()
-        self._told: deque[tuple[FragmentInput, int]] = deque()
-        """Shares that are left out, to be told next."""
+        self._told: dict[str, tuple[FragmentInput, int]] = {}
+        """Source -> an input of it, and the share that is left out, to be told next."""
         self.rested = RestedInputs(
             fragment,
             memory_bytes_max=memory_bytes_max,
@@ -149,8 +149,9 @@ class InputQueue:
         return asked
 
     def tells(self, input: FragmentInput, share_ppm: int) -> None:
-        """From the next element on this share of what comes to the source of an input is left out."""
-        self._told.append((input, share_ppm))
+        """From the next element on this share of what comes to the source of an input is left out: the one
+        that was said last."""
+        self._told[input.source] = input, share_ppm
 
     def waits(self, works: Iterable[Work]) -> None:
         """Take over what has come for another fragment."""
@@ -224,7 +225,7 @@ class InputQueue:
             if work is not None or self._script is not None:
                 return work
         if self._told:
-            input, share_ppm = self._told.popleft()
+            input, share_ppm = self._told.pop(next(iter(self._told)))
             return share_of(input, share_ppm).is_decided(self._note(SHED, input, share_ppm, noting))
         if (asked := self._clocked.ask(now_us, self._entries.fed_us)) is not None:
             return asked

@@ -102,7 +102,7 @@ class FragmentOutput:
         marks: MarksRecord | None = None,
     ) -> None:
         self.sink = sink
-        self._recorded = recorded_as(sink, guest)
+        self._guest = guest
         self._columns, self._begin = ((), 0) if sold is None else (sold.columns, sold.begin)
         schema, self._clean = some_columns(shape.schema, self._columns), clean
         self.stream = stream
@@ -163,6 +163,15 @@ class FragmentOutput:
         self.boundary_us = max([self.sender.log.boundary_us, *promised])
         self._again_us = self.boundary_us if self.given < self.rows else int(START_US) - 1
         """Boundaries up to this one are there already."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Another participant reads it."""
+        return self._guest is not None and self._guest.foreign
+
+    @property
+    def _recorded(self) -> str:
+        return recorded_as(self.sink, self._guest)
 
     @property
     def _first(self) -> int:
@@ -373,7 +382,7 @@ class FragmentOutput:
         made._stored = {}
         made.spilling = self.spilling.like(made.sender, made._stored)
         made.rows, made.given, made._engine_seq = made._begin, made._begin, made._begin - guest.first
-        made._recorded = recorded_as(id, guest)
+        made._guest = guest
         return made
 
     def _sells(self, sold: SoldStream | None) -> Schema:

@@ -2,11 +2,14 @@
 
 Each place is told apart by its name, ``query/box.source``: rows of it that come to a reader on two ways count
 once. Counts only grow, and aren't in order with the rows.
+
+Between participants only a sum is told, by the name of the stream: no partner speaks for our places, or
+learns their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.nodes.fragment.outputs import FragmentOutput
@@ -24,6 +27,7 @@ class Thinning:
     Args:
         inputs, outputs: shared with its owner.
         places: as a checkpoint has it.
+        is_foreign: whether a node is of another participant than the fragment.
 
     Attributes:
         places: source -> place -> rows left out there, over restarts: behind that source, here and in
@@ -37,8 +41,11 @@ class Thinning:
         inputs: Mapping[tuple[str, str], FragmentInput],
         outputs: Mapping[str, FragmentOutput],
         places: Mapping[str, Mapping[str, int]],
+        *,
+        is_foreign: Callable[[str], bool] = lambda node: False,
     ) -> None:
         self._name = spec.name
+        self._is_foreign = is_foreign
         self._inputs, self._outputs = inputs, outputs
         self._above = _sources_above(checked)
         self._sources = frozenset(box.id for box in checked.graph.boxes if isinstance(box, Source))
@@ -72,7 +79,10 @@ class Thinning:
             found.update(places if source in sources else {})
         for (source, _), input in self._inputs.items():
             if source in sources:
-                for place, rows in input.receiver.thinned.items():
+                told = input.receiver.thinned
+                if told and self._is_foreign(input.peer):
+                    told = _together(input.stream, told)
+                for place, rows in told.items():
                     found[place] = max(found.get(place, 0), rows)
         return {place: found[place] for place in sorted(found)}
 
@@ -80,7 +90,13 @@ class Thinning:
         """Readers hear with their next frame what has changed."""
         if self.places or any(input.receiver.thinned for input in self._inputs.values()):
             for sink, output in self._outputs.items():
-                output.sender.thins(self.above(sink))
+                above = self.above(sink)
+                output.sender.thins(_together(output.stream, above) if output.is_foreign else above)
+
+
+def _together(stream: str, places: Mapping[str, int]) -> dict[str, int]:
+    rows = min(sum(places.values()), limits.SEQ_MAX)
+    return {stream: rows} if rows else {}
 
 
 def _sources_above(checked: CheckedGraph) -> dict[str, frozenset[str]]:

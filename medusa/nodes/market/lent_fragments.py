@@ -100,6 +100,9 @@ class LentFragments:
                 found[lent.fragment] = None  # From which row on it is there the host's first checkpoint says.
         return list(found)
 
+    def sending(self) -> Collection[str]:
+        return tuple(self._going)
+
     def away(self) -> Mapping[str, FragmentAway]:
         found = {}
         for lent in self._moves.lent():
@@ -126,6 +129,9 @@ class LentFragments:
             )
             for each in self._moves.guests()
         }
+
+    def giving_back(self) -> Mapping[str, int]:
+        return self._moves.giving_back()
 
     def take_events(self) -> Sequence[TaskEvent]:
         return [found for event in self._moves.take_events() if (found := self._event(event)) is not None]

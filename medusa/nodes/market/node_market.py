@@ -533,8 +533,12 @@ class NodeMarket:
 
     @property
     def is_selling(self) -> bool:
-        """A fragment of ours is on its way to a partner."""
-        return bool(self._moves.going())
+        """A fragment of ours is on its way to a partner: not one that is there, of which we hear nothing."""
+        return bool(self._moves.sending())
+
+    def is_giving_back(self, since_us: int) -> bool:
+        """An owner was asked since then to take a guest home, and hasn't yet; of the time of the node."""
+        return any(asked_us >= since_us for asked_us in self._moves.giving_back().values())
 
     # --- what is seen ---------------------------------------------------------------------------------
 

@@ -180,7 +180,11 @@ class TaskMoves(Protocol):
         ...
 
     def going(self) -> Collection[str]:
-        """Fragments of ours that are being handed over."""
+        """Fragments of ours that are being handed over, or are there and it isn't known from which row on."""
+        ...
+
+    def sending(self) -> Collection[str]:
+        """Those of them that run here still, or have gone and nobody said yet that they are there."""
         ...
 
     def away(self) -> Mapping[str, FragmentAway]:
@@ -193,6 +197,10 @@ class TaskMoves(Protocol):
 
     def guests(self) -> Mapping[str, HostedGuest]:
         """Fragments of other participants that run here."""
+        ...
+
+    def giving_back(self) -> Mapping[str, int]:
+        """Guests that run here and are to go home, and when their owners were first asked."""
         ...
 
     def take_events(self) -> Sequence[TaskEvent]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from medusa.elements import Boundary, Shed, Train
+from medusa.elements import WHOLE_PPM, Boundary, Shed, Train
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.fragment.change_feed import PASSED
 from medusa.nodes.fragment.checkpoint_record import FragmentRecord
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, SHARE_PPM_MAX, SHED, Decision
+from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, SHED, Decision
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
@@ -173,7 +173,7 @@ class StandbyFragment(FragmentHost):
         if message.kind in (JOINED, PASSED, LOST):
             return None
         if message.kind == SHED and self.sheds(message.source):
-            if 0 <= message.time_us <= (0 if self._abroad else SHARE_PPM_MAX):
+            if 0 <= message.time_us <= (0 if self._abroad else WHOLE_PPM):
                 return Shed(message.time_us)
             raise self._unfit(
                 message, f"leaves out {message.time_us} millionths, which isn't for its node to say"

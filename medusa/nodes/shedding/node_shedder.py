@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import UNSET, UnsetType
 
+from medusa.elements import WHOLE_PPM
 from medusa.engine.overload.controller import DRIFT, HORIZON_US, PERIOD_US, WAIT_SHARE, tolerated_us
 from medusa.engine.overload.road_map import RoadMap, coefficients
 from medusa.engine.qos.delay_utility import Utility
@@ -31,8 +32,6 @@ STEP_PPM = 20_000
 """A share that has changed by less stays, but for the last step to none. Too small: each look is a decision
 in the log; too large: it is that far from what is needed."""
 
-WHOLE_PPM = 1_000_000
-
 LINEAR = Utility(((0.0, 0.0), (1.0, 1.0)))
 LOSS = ((0.0, 0.0), (100.0, 1.0))
 """What an output without a loss graph is worth, by percent delivered."""
@@ -45,6 +44,7 @@ class NodeShedder:
         here: its name.
         hosted: fragments that run here, as they come and go.
         loads: what was measured of them.
+        is_elsewhere: a cluster runs them, and decides how much it takes: nothing is left out of any.
         own: the fragments of our participant: nothing is left out of those of others.
         others_may_take: told since when there is too much: whether somebody may still take some of it.
 
@@ -60,11 +60,13 @@ class NodeShedder:
         hosted: Mapping[str, FragmentHost],
         loads: NodeLoads,
         *,
+        is_elsewhere: bool = False,
         own: Callable[[], Collection[str]],
         others_may_take: Callable[[int], bool],
         outbox: Outbox,
     ) -> None:
         self._here, self._rules, self._hosted, self._loads = here, rules, hosted, loads
+        self._may = rules.shed and not is_elsewhere
         self._own, self._others_may_take, self._outbox = own, others_may_take, outbox
         self._overload = Overload(rules)
         self._arrivals = Arrivals()
@@ -83,7 +85,7 @@ class NodeShedder:
         ruled = self._ruled()
         self._leave_guests_whole(now_us, ruled)
         if not ruled:
-            self.work, self.kept = None, 1.0
+            self._rest()
             return
         self._arrivals.look(now_us, self._hosted)
         boxes = {name: self._loads.boxes(name) for name in self._hosted}
@@ -91,17 +93,26 @@ class NodeShedder:
         if work.places:
             self._decide(now_us, work)
 
+    def _rest(self) -> None:
+        """Nothing could be left out any more: what was too much says nothing of what comes later."""
+        self.work, self.kept = None, 1.0
+        self._overload, self._waits_for_others = Overload(self._rules), False
+        self._ends_shedding()
+
+    def _ends_shedding(self) -> None:
+        if self._is_shedding_since_us is not None:
+            self._is_shedding_since_us = None
+            self._outbox.report("warning", "nothing is left out any more", work=f"{self.work or 0:.2f}")
+
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work; None: there is nothing that could be left out."""
         return (
-            self._look_at_us
-            if self._rules.shed and any(each.may_shed for each in self._hosted.values())
-            else None
+            self._look_at_us if self._may and any(each.may_shed for each in self._hosted.values()) else None
         )
 
     def _ruled(self) -> list[str]:
         """Fragments of ours of which rows may be left out."""
-        if not self._rules.shed:
+        if not self._may:
             return []
         found = [name for name, each in self._hosted.items() if each.may_shed]
         own = self._own() if found else ()
@@ -139,9 +150,8 @@ class NodeShedder:
         """Whether there is too much, against two marks."""
         if self._overload.note(now_us, self.work):
             over = self._overload.since_us is not None
-            if not over and self._is_shedding_since_us is not None:
-                self._is_shedding_since_us = None
-                self._outbox.report("warning", "nothing is left out any more", work=f"{self.work or 0:.2f}")
+            if not over:
+                self._ends_shedding()
             self._waits_for_others = over
 
     def _sheds(self, now_us: int) -> bool:

@@ -27,13 +27,17 @@ __all__ = ["Elsewhere", "FragmentElsewhere", "GatheringHost", "admission_of", "r
 
 
 class ElementOutcome(Protocol):
-    """What came of an element: (sink, element); or why nothing of it was taken."""
+    """What came of an element: (sink, element); or why nothing of it was taken; and how many rows of it were
+    left out."""
 
     @property
     def outputs(self) -> list[tuple[str, Element]]: ...
 
     @property
     def refused(self) -> str: ...
+
+    @property
+    def shed(self) -> int: ...
 
 
 class FragmentElsewhere(Protocol):
@@ -43,7 +47,7 @@ class FragmentElsewhere(Protocol):
     def waits(self) -> int:
         """Elements that were given and not fed."""
 
-    def give(self, source: str, element: Element) -> None:
+    def give(self, source: str, element: Element | Shed) -> None:
         """Take an element for the next trigger."""
 
     def trigger(self) -> Sequence[ElementOutcome]:
@@ -155,12 +159,6 @@ class GatheringHost(EngineHost):
             self._trigger(name)
             super()._run(effect)
             return
-        if isinstance(
-            effect.element, Shed
-        ):  # Nothing is left out there: its cluster decides how much it takes.
-            self._trigger(name)
-            self._tell(name, running.life, Ran(name, []))
-            return
         away.give(effect.stream, effect.element)
 
     def _trigger(self, name: str) -> None:
@@ -175,7 +173,7 @@ class GatheringHost(EngineHost):
             self._tell(name, running.life, FragmentFailed(name, f"{type(error).__name__}: {error}"))
             return
         for answer in answers:
-            self._tell(name, running.life, Ran(name, answer.outputs, answer.refused))
+            self._tell(name, running.life, Ran(name, answer.outputs, answer.refused, shed=answer.shed))
         self._untold.add(name)
 
     def _persist(self, effect: Persist) -> None:

@@ -5,6 +5,7 @@ It knows the contracts, what load costs each, and which fragments each contract 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -62,11 +63,31 @@ class TradedContract:
 
 @dataclass(slots=True)
 class _Stay:
-    """One time that a fragment was at a host: rows that had come in when it began, and have by now."""
+    """One time that a fragment was at a host: rows that had come in when it began, and have by now.
+
+    Attributes:
+        last_us: when it was last looked at there.
+        busiest: most rows that came in during ``interval_us``.
+        life: of the host, when it began.
+    """
 
     host: str
     begin: int
     end: int
+    interval_us: int
+    last_us: int = 0
+    busiest: int = 0
+    life: int = 0
+    _lately: deque[tuple[int, int]] = field(default_factory=deque)
+
+    def note(self, now_us: int, row: int) -> None:
+        self.last_us = now_us
+        if row > self.end or not self._lately:
+            self.end = max(self.end, row)
+            self._lately.append((now_us, self.end))
+        while self._lately[0][0] < now_us - self.interval_us and len(self._lately) > 1:
+            self._lately.popleft()
+        self.busiest = max(self.busiest, self.end - self._lately[0][1])
 
 
 @dataclass(slots=True)
@@ -152,10 +173,13 @@ class TradeChecks:
             row = sum(each.fed_seq for each in hosted.inputs.values())
             about = name, node.brain.catalog.ownership.epoch(name)
             if about not in self.stays:
-                self.stays[about] = _Stay(node.name, row, row)
+                longest_s = max(each.terms.interval_s for each in self._contracts)
+                self.stays[about] = _Stay(
+                    node.name, row, row, longest_s * 1_000_000, life=node.brain.incarnation
+                )
                 self.handed_over.append((self._world.now_us, name))
                 self._check_begins(node.name, name)
-            self.stays[about].end = max(self.stays[about].end, row)
+            self.stays[about].note(self._world.now_us, row)
 
     def _check_begins(self, host: str, fragment: str) -> None:
         wall_us = EPOCH_US + self._world.now_us
@@ -268,10 +292,10 @@ class TradeChecks:
         return ""
 
     def check_bills(self, lost: set[str]) -> None:
-        """What is owed is for rows that were there.
+        """What is owed is for rows that were there, and for all of them but those of an interval a stay.
 
         Raises:
-            SimulationError: more is, or one denies what the other says.
+            SimulationError: more is, or less, or one denies what the other says.
         """
         if why := self.unequal(lost):
             raise SimulationError(f"books: {why}")
@@ -282,6 +306,19 @@ class TradeChecks:
             most = int(rows * self._nano * ROUNDING * known.terms.price_micro) // UNIT
             if owed > most:
                 raise SimulationError(f"bill: {owed} for {rows} rows, at most {most} by {known.terms.id}")
+            if not lost and owed < (least := self._least_owed(known, host)):
+                raise SimulationError(f"bill: {owed} for {rows} rows, at least {least} by {known.terms.id}")
+
+    def _least_owed(self, known: TradedContract, host: str) -> int:
+        """At the lowest price, less an interval, of stays at hosts that lived: what came after the end isn't
+        paid, nor what died there."""
+        stays = [each for each in self.stays.values() if each.host == host]
+        if any(EPOCH_US + each.last_us >= known.ends_us for each in stays):
+            return 0
+        whole = [each for each in stays if each.life == self._nodes[host].brain.incarnation]
+        rows = sum(max(each.end - each.begin - each.busiest, 0) for each in whole)
+        price_micro = known.terms.price_micro - known.terms.range_micro
+        return int(rows * self._nano * price_micro / ROUNDING) // UNIT
 
     def _book(self, node: str, contract: str) -> tuple[int, int]:
         """Receipts, and what they come to."""

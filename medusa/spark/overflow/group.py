@@ -62,12 +62,14 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         items: what left, as ``items.encode`` gives it.
         refused: number of an element -> why nothing of it was taken.
+        left_out: number of an element -> rows of it that were left out under overload.
         figures: of its boxes, as ``Fragment.figures`` gives them.
         failed: why the group can't go on; empty: it can.
     """
 
     items: bytes
     refused: dict[int, str] = {}
+    left_out: dict[int, int] = {}
     figures: list[dict[str, Any]] = []
     failed: str = ""
 
@@ -84,14 +86,17 @@ def run_group(task: GroupTask, state: State) -> tuple[Made, State]:
         if fragment is None:
             fragment = Fragment.restore(graph_from_msgpack(task.graph), state.files)
         refused: dict[int, str] = {}
+        left_out: dict[int, int] = {}
         left: list[tuple[int, str, Element]] = []
         for number, source, element in decode(task.items):
             try:
                 fragment.feed(source, element)
             except DataError as error:
                 refused[number] = str(error)
+            if rows := fragment.ruled.take():
+                left_out[number] = rows
             left += [(number, sink, each) for sink in fragment.sinks for each in fragment.drain(sink)]
-        made = Made(items=encode(left), refused=refused, figures=fragment.figures())
+        made = Made(items=encode(left), refused=refused, left_out=left_out, figures=fragment.figures())
         after = State.of(fragment.snapshot())
     except Exception as error:
         return Made(items=encode(()), failed=f"{type(error).__name__}: {error}"), state

@@ -8,17 +8,21 @@ import msgspec
 import pyarrow as pa
 
 from medusa.decoders import msgpack_decoder
-from medusa.elements import Boundary, Element, Kind, Train
+from medusa.elements import Boundary, Element, Kind, Shed, Train
 from medusa.errors import DataError
 
-__all__ = ["Item", "decode", "encode", "unfit"]
+__all__ = ["FedItem", "Item", "decode", "decode_outputs", "encode", "unfit"]
 
 Item = tuple[int, str, Element]
-"""The number of an element of this trigger, a source or sink, and what enters or left there."""
+"""The number of an element of this trigger, a sink, and what left there."""
+
+FedItem = tuple[int, str, Element | Shed]
+"""The number of an element of this trigger, a source, and what enters there."""
 
 
 class _Packed(msgspec.Struct, frozen=True, array_like=True):
-    """Of a boundary there are only ``number``, ``end`` and ``at``; of a train ``at`` is its first row."""
+    """Of a boundary there are only ``number``, ``end`` and ``at``; of a train ``at`` is its first row; of a
+    share that is left out there is ``share_ppm``."""
 
     number: int
     end: str
@@ -28,29 +32,30 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     marked: bool = False
     tentative: bool = False
     arrival_us: int | None = None
+    share_ppm: int | None = None
 
 
 _ITEMS = msgpack_decoder(list[_Packed])
 
 
-def unfit(item: Item) -> str:
+def unfit(item: FedItem) -> str:
     """Why an item can't be encoded; empty: it can."""
     _, end, element = item
-    if isinstance(element, Boundary | Train):
+    if isinstance(element, Boundary | Train | Shed):
         return ""
     return f"source {end!r}: {type(element).__name__} doesn't enter a fragment"
 
 
-def encode(items: Iterable[Item]) -> bytes:
+def encode(items: Iterable[FedItem]) -> bytes:
     """As msgpack, with rows as Arrow streams.
 
     Raises:
-        DataError: neither a train nor a boundary.
+        DataError: neither a train nor a boundary nor a share.
     """
     return msgspec.msgpack.encode([_packed(*item) for item in items])
 
 
-def decode(data: bytes) -> list[Item]:
+def decode(data: bytes) -> list[FedItem]:
     """What ``encode`` wrote.
 
     Raises:
@@ -62,7 +67,19 @@ def decode(data: bytes) -> list[Item]:
         raise DataError(f"elements can't be read: {error}"[:300], code="data.packed") from None
 
 
-def _packed(number: int, end: str, element: Element) -> _Packed:
+def decode_outputs(data: bytes) -> list[Item]:
+    """What ``encode`` wrote of what left. Raises as ``decode``, and for a share: none leaves a fragment."""
+    found: list[Item] = []
+    for number, sink, element in decode(data):
+        if isinstance(element, Shed):
+            raise DataError(f"sink {sink!r}: a share that is left out came out of it", code="data.packed")
+        found.append((number, sink, element))
+    return found
+
+
+def _packed(number: int, end: str, element: Element | Shed) -> _Packed:
+    if isinstance(element, Shed):
+        return _Packed(number, end, 0, share_ppm=element.share_ppm)
     if isinstance(element, Boundary):
         return _Packed(number, end, element.time_us)
     if not isinstance(element, Train):
@@ -88,7 +105,9 @@ def _packed(number: int, end: str, element: Element) -> _Packed:
     )
 
 
-def _element(packed: _Packed) -> Element:
+def _element(packed: _Packed) -> Element | Shed:
+    if packed.share_ppm is not None:
+        return Shed(packed.share_ppm)
     if packed.rows is None:
         return Boundary(packed.at)
     with pa.ipc.open_stream(packed.rows) as reader:

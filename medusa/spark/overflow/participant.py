@@ -115,7 +115,7 @@ class TriggerLatency:
         self._beside_us: tuple[int, ...] = ()
 
     def add(self, took_us: int, worked_us: int = 0) -> None:
-        """One more, whose longest group worked for so long."""
+        """One more, of which cores had to work for so long."""
         self._took_us = (*self._took_us[1 - TRIGGERS_KEPT :], took_us)
         self._beside_us = (*self._beside_us[1 - TRIGGERS_KEPT :], max(took_us - worked_us, 0))
 

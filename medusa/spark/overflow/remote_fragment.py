@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from medusa.elements import Element, Train
+from medusa.elements import Element, Shed, Train
 from medusa.engine.fragment import Fragment
 from medusa.engine.operators.ordered_merge import OrderedMergeBox
 from medusa.engine.regrouping import merge_fragments, split_fragment
@@ -23,7 +23,7 @@ from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Box, Source
 from medusa.spark.overflow.executor import Executor, LostError
 from medusa.spark.overflow.group import Made
-from medusa.spark.overflow.items import Item, decode, encode, unfit
+from medusa.spark.overflow.items import FedItem, Item, decode_outputs, encode, unfit
 from medusa.spark.overflow.sharding import ABOVE, BELOW, Cutting, cutting
 
 __all__ = ["ElementAnswer", "RemoteFragment"]
@@ -42,10 +42,12 @@ class ElementAnswer:
     Attributes:
         outputs: (sink, element), by sink.
         refused: why nothing of it was taken; empty: it was.
+        shed: rows of it that were left out, as whoever drives the fragment has decided.
     """
 
     outputs: list[tuple[str, Element]] = field(default_factory=list)
     refused: str = ""
+    shed: int = 0
 
 
 class _Counted:
@@ -68,8 +70,8 @@ class RemoteFragment:
         fragment: at rest; it is not used afterwards.
         key: by which the executor knows it.
         shards: of its keys, where it has a box that can be in shards.
-        ran: called with how long each run of the executor took, and how long of that the group worked that
-            had the most to do, in microseconds.
+        ran: called with how long each run of the executor took, and how long of that cores had to work: the
+            group that had the most to do, or all of them on as many cores as there are; in microseconds.
 
     Raises:
         StateError: the executor doesn't take it.
@@ -93,16 +95,16 @@ class RemoteFragment:
         self._report_run = ran
         self._cut = cutting(self.graph, shards)
         self._base: dict[str, Buffer] = fragment.snapshot()
-        self._since: list[tuple[str, Element]] = []
+        self._since: list[tuple[str, Element | Shed]] = []
         """What was fed since ``_base``."""
-        self._gathered: list[tuple[str, Element]] = []
+        self._gathered: list[tuple[str, Element | Shed]] = []
         self._here: dict[str, Fragment] = {}
         self._figures: dict[int, list[dict[str, Any]]] = {}
         self._own = fragment.figures()
         self._kinds = {each["box"]: each["kind"] for each in self._own}
         self._try(partial(self._begin, fragment))
 
-    def give(self, source: str, element: Element) -> None:
+    def give(self, source: str, element: Element | Shed) -> None:
         """Take an element for the next trigger."""
         self._gathered.append((source, element))
 
@@ -236,7 +238,7 @@ class RemoteFragment:
 
     # --- one trigger --------------------------------------------------------------------------------
 
-    def _feed(self, elements: Sequence[tuple[str, Element]]) -> list[ElementAnswer]:
+    def _feed(self, elements: Sequence[tuple[str, Element | Shed]]) -> list[ElementAnswer]:
         answers = [ElementAnswer() for _ in elements]
         numbered = [(number, source, element) for number, (source, element) in enumerate(elements)]
         if self._cut is None:
@@ -248,22 +250,24 @@ class RemoteFragment:
             answer.outputs.sort(key=lambda output: order[output[0]])  # stable: each sink's in their order
         return answers
 
-    def _feed_whole(self, items: Sequence[Item], answers: list[ElementAnswer]) -> None:
-        sent: list[Item] = []
+    def _feed_whole(self, items: Sequence[FedItem], answers: list[ElementAnswer]) -> None:
+        sent: list[FedItem] = []
         for item in items:
             if why := unfit(item):
                 answers[item[0]].refused = why
             else:
                 sent.append(item)
-        [(left, refused)] = self._ran({0: sent}).values()
-        for number, why in refused.items():
+        [(left, made)] = self._ran({0: sent}).values()
+        for number, why in made.refused.items():
             answers[number].refused = why
+        for number, rows in made.left_out.items():
+            answers[number].shed = rows
         for number, sink, element in left:
             answers[number].outputs.append((sink, element))
 
-    def _feed_pieces(self, cut: Cutting, items: Sequence[Item], answers: list[ElementAnswer]) -> None:
+    def _feed_pieces(self, cut: Cutting, items: Sequence[FedItem], answers: list[ElementAnswer]) -> None:
         above, below = self._here[ABOVE], self._here[BELOW]
-        work: dict[int, list[Item]] = {number: [] for number in range(len(cut.shards))}
+        work: dict[int, list[FedItem]] = {number: [] for number in range(len(cut.shards))}
         numbers = {name: number for number, name in enumerate(cut.shards)}
         came: list[list[tuple[str, Element]]] = [[] for _ in items]
         """What goes from above to below, past the shards, and then what comes from them."""
@@ -272,6 +276,7 @@ class RemoteFragment:
                 above.feed(source, element)
             except DataError as error:
                 answers[number].refused = str(error)
+            answers[number].shed = above.ruled.take()  # all sources with rules are above
             for sink in above.sinks:
                 piece, end = cut.links.get((ABOVE, sink), ("", sink))
                 for each in above.drain(sink):
@@ -281,9 +286,10 @@ class RemoteFragment:
                         came[number].append((end, each))
                     else:
                         work[numbers[piece]].append((number, end, each))
-        for group, (left, refused) in self._ran(work).items():
-            if refused:
-                raise StateError(f"a shard refused what its router sent: {refused}"[:500], code="state.spark")
+        for group, (left, made) in self._ran(work).items():
+            if made.refused:
+                why = f"a shard refused what its router sent: {made.refused}"
+                raise StateError(why[:500], code="state.spark")
             for number, sink, each in left:
                 came[number].append((cut.links[cut.shards[group], sink][1], each))
         merges = [box for box in below.boxes.values() if isinstance(box, OrderedMergeBox)]
@@ -302,15 +308,17 @@ class RemoteFragment:
         now_us: int = sum(each["busy_us"] for each in made.figures)
         return max(now_us - before_us, 0)
 
-    def _ran(self, work: Mapping[int, list[Item]]) -> dict[int, tuple[list[Item], dict[int, str]]]:
+    def _ran(self, work: Mapping[int, list[FedItem]]) -> dict[int, tuple[list[Item], Made]]:
         """What the groups made; those without work aren't asked."""
-        found: dict[int, tuple[list[Item], dict[int, str]]] = {number: ([], {}) for number in work}
+        found: dict[int, tuple[list[Item], Made]] = {number: ([], Made(items=b"")) for number in work}
         asked = {number: encode(items) for number, items in work.items() if items}
         answers: Mapping[int, Made] = {}
         if asked:
             begun_us = self._clock.monotonic_us()
             answers = self._executor.run(self._key, asked)
-            worked_us = max((self._worked_us(number, made) for number, made in answers.items()), default=0)
+            busy_us = [self._worked_us(number, made) for number, made in answers.items()]
+            # More groups than cores wait for each other: that is work too, which the price of cores has.
+            worked_us = max(max(busy_us, default=0), sum(busy_us) // self._executor.cores)
             self._report_run(self._clock.monotonic_us() - begun_us, worked_us)
         if answers.keys() != asked.keys():
             raise LostError(f"of groups {sorted(asked)} only {sorted(answers)} answered")
@@ -318,5 +326,5 @@ class RemoteFragment:
             if made.failed:
                 raise StateError(made.failed, code="state.spark")
             self._figures[number] = made.figures
-            found[number] = decode(made.items), made.refused
+            found[number] = decode_outputs(made.items), made
         return found

@@ -105,7 +105,8 @@ class Receiver:
         fragment_epoch: in which the fragment that reads is its node's, asked with each ``Attach``.
         tentative: the lane beside, for rows that may be wrong; what it brings waits there (``take``).
         shed_rows: of the stream, that we have left out under overload; told with each ``Ack``.
-        thinned: place above the stream -> rows left out there, as the sender said.
+        thinned: place above the stream -> rows left out there, as the sender said; by the name of the stream
+            those that it doesn't tell apart.
 
     Args:
         tentative: ask for that lane too; not under a name.
@@ -426,7 +427,13 @@ class Receiver:
 
     def _note_thinned(self, message: Attached | Data | Boundary) -> None:
         """Counts only grow: a sender that fell back to a checkpoint comes to them again."""
-        for place, rows in message.thinned:
+        told = dict(message.thinned)
+        if self.stream in told or self.stream in self.thinned:
+            # Of some only the sum is told, and another sender may sum others: what is told is all there is.
+            if sum(told.values()) >= sum(self.thinned.values()):
+                self.thinned = told
+            return
+        for place, rows in told.items():
             if place in self.thinned or len(self.thinned) < limits.THINNED_MAX:
                 self.thinned[place] = max(self.thinned.get(place, 0), rows)
 

@@ -125,11 +125,15 @@ class Sender:
         self._gather, self._over_boundaries = gather, over_boundaries
 
     def thins(self, thinned: Mapping[str, int]) -> None:
-        """So many rows were left out by now above the stream, by place."""
-        made = tuple(sorted(thinned.items()))
-        if len(made) > limits.THINNED_MAX:
-            last = limits.THINNED_MAX - 1
-            made = (*made[:last], (made[last][0], sum(rows for _, rows in made[last:])))
+        """So many rows were left out by now above the stream, by place; what stands there by the name of the
+        stream, and what is too much to be told apart, is told together by that name."""
+        # Who has been told apart stays so: else a reader would hold it by name, and in the rest.
+        named = [place for place, _ in self.thinned if place in thinned and place != self.stream]
+        named += sorted(thinned.keys() - {*named, self.stream})
+        told = {place: thinned[place] for place in sorted(named[: limits.THINNED_MAX - 1])}
+        if rest := sum(rows for place, rows in thinned.items() if place not in told):
+            told[self.stream] = min(rest, limits.SEQ_MAX)
+        made = tuple(told.items())
         if made != self.thinned:
             self.thinned = made
             self._thins += 1

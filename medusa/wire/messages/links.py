@@ -57,7 +57,8 @@ RESUME = -3
 """``Attach.next_seq``: from what the sender knows to be durable with me; I have nothing any more."""
 
 Thinned = Annotated[tuple[tuple[Name, Count], ...], Meta(max_length=limits.THINNED_MAX)]
-"""Fragment and source, as ``query/box.source`` -> rows that were left out there."""
+"""Fragment and source, as ``query/box.source`` -> rows that were left out there; by the name of the stream,
+all that aren't told apart."""
 
 # --- two peers --------------------------------------------------------------------------------
 

@@ -168,8 +168,14 @@ def test_the_hosts_end_gives_it_back() -> None:
 def test_a_host_gives_it_back_and_may_have_it_again() -> None:
     run, fragment = flowing()
     run.lend(fragment)
+    assert run.moves("h").giving_back() == {}
+    asked_us = run.node("h").clock.monotonic_us()
     run.node("h").order(lambda now_us: run.moves("h").give_back(now_us, fragment))
+    assert run.moves("h").giving_back() == {fragment: asked_us}
+    run.node("h").order(lambda now_us: run.moves("h").give_back(now_us + 1, fragment))
+    assert run.moves("h").giving_back() == {fragment: asked_us}, "asked again it waits no longer for it"
     run.until_at(fragment, "m")
+    run.until(lambda: run.moves("h").giving_back() == {}, "it isn't on its way any more")
     run.until(lambda: fragment not in run.node("h").brain.fragments, "the host has dropped it")
     run.send(fragment)
     run.until_at(fragment, "h")

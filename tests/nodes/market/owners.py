@@ -170,6 +170,12 @@ class Moves:
         found = self._world.fragments.values()
         return [each.name for each in found if each.going and each.host == self._node]
 
+    sending = going
+
+    def giving_back(self) -> dict[str, int]:
+        found = self._world.hosted(self._node).values()
+        return {each.name: 0 for each in found if each.coming and each.owner != self._node}
+
     def away(self) -> dict[str, FragmentAway]:
         return {
             each.name: FragmentAway(node=each.host, begin_row=each.begin_row, row=each.home_row)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from medusa.nodes.abroad.abroad_moves import HandedOver, Lent, Returned
+from medusa.nodes.abroad.abroad_moves import HandedOver, Lent, NotSent, Returned
 from medusa.nodes.market.lent_fragments import LentFragments
 from medusa.nodes.market.tasks_port import FragmentAway, TaskHandedOver
 
@@ -23,6 +23,9 @@ class Moves:
 
     def progress(self, fragment: str) -> tuple[int, int] | None:
         return None if self.row is None else (self.row, 0)
+
+    def send(self, now_us: int, fragment: str, node: str) -> None:
+        """It isn't for us."""
 
     def take_events(self) -> list[Any]:
         found, self.events = self.events, []
@@ -41,6 +44,7 @@ def tasks(moves: Moves) -> LentFragments:
 
 def test_it_is_on_its_way_until_it_is_known_how_far_it_is(moves: Moves, tasks: LentFragments) -> None:
     assert (tasks.away(), tasks.going()) == ({}, ["q/kind"])
+    assert not tasks.sending(), "its host may be silent for long: nobody is relieved by that"
     moves.row = 70
     assert tasks.away() == {"q/kind": FragmentAway(node="h", begin_row=70, row=70)}
     assert tasks.going() == []
@@ -59,6 +63,18 @@ def test_handed_over_before_a_checkpoint_came_back_it_is_on_its_way_until_one_do
     moves.row = 70
     assert tasks.away() == {"q/kind": FragmentAway(node="h", begin_row=70, row=70)}
     assert tasks.going() == []
+
+
+def test_what_is_sent_is_until_it_is_there_or_stays(moves: Moves, tasks: LentFragments) -> None:
+    for event in (
+        HandedOver(fragment="q/kind", node="h", rows_in=None),
+        NotSent(fragment="q/kind", code="E_DECLINED", text="no", hint=""),
+    ):
+        tasks.send(0, "q/kind", "h")
+        assert [*tasks.sending()] == ["q/kind"]
+        moves.events = [event]
+        tasks.take_events()
+        assert not tasks.sending()
 
 
 @pytest.mark.parametrize("row", [None, 90])

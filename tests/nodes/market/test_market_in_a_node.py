@@ -12,6 +12,7 @@ from medusa.market.negotiation.messages import LoadRequest, PriceSaid
 from medusa.market.work import TradedTask
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.market.lent_fragments import LentFragments
 from medusa.nodes.market.market_words import TaskRowsHeard, encode_word, read_traded
 from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Persisted, RulesRead, Started, Surroundings
@@ -112,6 +113,28 @@ def test_a_request_is_answered_and_room_is_kept_by_a_permit():
     assert Catalog.from_bytes(node.disk, node="n", where="disk").market.trades.deals[0].part == "room"
     node.run(40)
     assert all(each.ended for each in node.brain.permits.all_into()), "nothing came"
+
+
+@pytest.mark.parametrize(
+    ("over_since_s", "sending", "asked_s", "waits"),
+    [
+        (25, [], None, True),  # partners come first
+        (10, [], None, False),
+        (10, ["q/ours"], None, True),
+        (10, [], 25, True),  # a guest may be gone soon
+        (10, [], 15, False),  # its owner is silent: it is too much as before
+    ],
+)
+def test_rows_are_left_out_when_no_partner_takes_what_is_ours_or_its_own(
+    monkeypatch, over_since_s, sending, asked_s, waits
+):
+    node = Trading()
+    node.run(30)
+    guests = {} if asked_s is None else {"q/guest": asked_s * SECOND_US}
+    monkeypatch.setattr(LentFragments, "sending", lambda moves: sending)
+    monkeypatch.setattr(LentFragments, "giving_back", lambda moves: guests)
+    assert node.brain.market_may_take(over_since_s * SECOND_US) == waits
+    assert not Trading(trades=False).brain.market_may_take(0)
 
 
 def test_our_own_nodes_dont_trade_with_us():
