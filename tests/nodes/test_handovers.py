@@ -95,6 +95,26 @@ def test_it_goes_there_and_back_and_to_the_next_and_each_order_is_done_once(at: 
     run.until_guarded(fragment, 2)
 
 
+@BOTH
+def test_every_node_knows_all_the_way_that_it_is_somewhere(at: Any) -> None:
+    """Who had it says no higher epoch than who has it: that it is gone from there would hide where it is."""
+    run, fragment = run_of(counting(), at, {"m": ["s1", "s2"]})
+    run.until_guarded(fragment, 2)
+    run.publish()
+
+    def unknown() -> list[str]:
+        return [each.name for each in run.living if each.brain.naming.names.fragment_at(fragment) is None]
+
+    for to in ("s1", "m", "s2", "s1"):
+        client, number = order(run, fragment, to)
+        run.until(lambda: bool(unknown()) or number in client.mind.replies, f"{to} has it")
+        assert unknown() == []
+        assert client.mind.replies[number][0].code == ""
+        assert not run.fed.run(lambda: bool(unknown()), for_us=1_500_000), unknown()
+        assert all(each.brain.naming.names.fragment_at(fragment) == to for each in run.living)
+    run.check()
+
+
 def test_two_nodes_alone_do_it_too() -> None:
     run = Run(counting(), WHOLE, standby={"m": ["s1"]}, witnesses=(), names=["m", "s1"])
     run.deploy()

@@ -104,6 +104,7 @@ def test_who_took_it_is_taken_over_from_in_turn_and_the_old_owner_is_none_of_the
     run, fragment = flowing(counting(), CUT, {"m": ["s1", "s2"]}, witnesses=("w", "x"))
     assert moved(run, fragment, "s3").code == ""
     run.until_guarded(fragment, 2)
+    run.until(lambda: all_know(run), "all know who stands by")  # Else the second may be the first to know.
     run.lose("s3")
     run.until_owned(fragment, "s1")
     run.publish(HALF)

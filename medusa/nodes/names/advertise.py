@@ -127,7 +127,8 @@ class AdvertisedEntries:
             self._versions |= {e.stream: e.sender.stream_version for e in hosted.outputs.values()}
             own_epoch = self._directory.own_epoch("fragment", name)
             epoch = self._catalog.epoch(name)
-            epoch = max(own_epoch, epoch, self._above_lost(spec) if epoch != FIRST_EPOCH else 0)
+            taken_over = epoch != FIRST_EPOCH and not hosted.frozen  # What rests here may be another's.
+            epoch = max(own_epoch, epoch, self._above_lost(spec) if taken_over else 0)
             wanted |= {key: (max(epoch, at_least), body) for key, (at_least, body) in known[1].items()}
         for deployment in self._catalog.deployments.values():
             if not deployment.defined:
