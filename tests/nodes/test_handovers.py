@@ -102,16 +102,16 @@ def test_every_node_knows_all_the_way_that_it_is_somewhere(at: Any) -> None:
     run.until_guarded(fragment, 2)
     run.publish()
 
-    def unknown() -> list[str]:
-        return [each.name for each in run.living if each.brain.naming.names.fragment_at(fragment) is None]
+    def places() -> set[str | None]:
+        return {each.brain.naming.names.fragment_at(fragment) for each in run.living}
 
     for to in ("s1", "m", "s2", "s1"):
         client, number = order(run, fragment, to)
-        run.until(lambda: bool(unknown()) or number in client.mind.replies, f"{to} has it")
-        assert unknown() == []
+        run.until(lambda at=client, n=number: None in places() or n in at.mind.replies, f"{to} has it")  # type: ignore[misc]
+        assert None not in places()
         assert client.mind.replies[number][0].code == ""
-        assert not run.fed.run(lambda: bool(unknown()), for_us=1_500_000), unknown()
-        assert all(each.brain.naming.names.fragment_at(fragment) == to for each in run.living)
+        assert not run.fed.run(lambda: None in places(), for_us=1_500_000)
+        assert places() == {to}
     run.check()
 
 
