@@ -177,7 +177,7 @@ def test_a_disk_that_fails_leaves_the_box_whole():
     refused(world, number, "E_DISK", "failed")
     assert world.fragments == before
     assert not state(world)[0]["q/box"][1], "it goes on"
-    world.fed.run(for_us=20_000)
+    world.fed.run(for_us=200_000)
     node = world.fed.nodes["m"]
     assert {name for name in node.loop._host._running if name} == set(before), (
         "nothing new is left to the engine"

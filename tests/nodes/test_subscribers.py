@@ -150,6 +150,7 @@ def test_an_acknowledgement_is_in_the_next_checkpoint():
             "to": f"{OWNER}-1",
             "sent_row": 3,
             "lost_rows": 0,
+            "left_out_rows": 0,
         }
     ]
     node.now_us += 2_000_000

@@ -161,7 +161,7 @@ MISTAKES: dict[str, Mistake] = {
         "writes fail twice, no whole checkpoint is left.",
         edits=(
             Edit(
-                "runtime.engine_host.host_disk:HostDisk.write",
+                "runtime.engine_host.host_disk:HostDisk._write",
                 "    try:\n        files:",
                 "    running.needed[effect.token] = effect.keep\n"
                 "    for old in sorted(running.needed)[:-2]:\n"

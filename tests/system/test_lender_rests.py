@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from medusa.apps.workloads.market import market_query as of
 from medusa.apps.workloads.market.market_owners import Deal, MarketNodes, TradingOwner
+from medusa.apps.workloads.market.market_query import TALKERS, RepeatedTrace
 from tests.system.nodes import until
 
 pytestmark = pytest.mark.system
@@ -25,7 +25,7 @@ OWNERS = {
 """What alice runs costs her more than bob's price, whatever it takes."""
 
 DEALS = [Deal(provider="bob", consumer="alice", price=0.02)]
-FRAGMENT = of.fragment("alice", 0)
+FRAGMENT = TALKERS.fragment("alice", 0)
 SECOND_US = 1_000_000
 PIECE_US = 2 * SECOND_US
 
@@ -34,7 +34,7 @@ class Flows:
     """What alice publishes, piece by piece."""
 
     def __init__(self, client: Any) -> None:
-        self._client, self._trace, self._at_us = client, of.RepeatedTrace(1), 0
+        self._client, self._trace, self._at_us = client, RepeatedTrace(1), 0
         self.pieces: list[pa.Table] = []
 
     def go_on(self) -> None:
@@ -67,7 +67,7 @@ def test_a_host_computes_alone_and_is_killed(tmp_path: Path) -> None:
             stack.enter_context(contextlib.closing(nodes.connect(name))) for name in ("a-home", "a", "b")
         )
         until(lambda: home.status()["peers"].get("a") == "up", what="they hear each other")
-        home.deploy(of.query("alice", 1), of.placed("a-home", "a", 1), standby={"a": ["a-home"]})
+        home.deploy(TALKERS.query("alice", 1), TALKERS.placed("a-home", "a", 1), standby={"a": ["a-home"]})
         flows = Flows(home)
 
         def sheds() -> dict[str, Any] | None:
@@ -90,6 +90,6 @@ def test_a_host_computes_alone_and_is_killed(tmp_path: Path) -> None:
         home.finish("alice.flows")
         trains = home.subscribe("alice.out-0", from_="oldest")
         got = pa.Table.from_batches([train.batch for train in trains], trains.schema)
-        want = of.unmoved("alice", 1, flows.rows)["out-0"]
+        want = TALKERS.unmoved("alice", 1, flows.rows)["out-0"]
         assert got.num_rows > 0
         assert got.combine_chunks().equals(want.combine_chunks())
