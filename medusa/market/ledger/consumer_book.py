@@ -313,6 +313,11 @@ class ConsumerBook(LedgerBook):
                 found = short
         return found
 
+    def _is_asked_for(self, key: TaskKey) -> bool:
+        """A reading that waits for rows is answered by what came of them, none too: it comes from who had the
+        task, and says more than it was to."""
+        return self._held is not None and key in {(each.negotiation, each.task) for each in self._held[1].tasks}
+
     def _covered_ordinals(self, reading: LoadReading) -> range:
         last = self.chain.last
         until = self.versions.ordinal(Slot(reading.version, reading.interval))
