@@ -81,11 +81,11 @@ def test_a_reading_that_waits_is_answered_by_what_came_though_its_task_is_home_w
     pair = Pair()
     pair.begin()
     pair.delivered = 0.0
-    pair.run(2)
+    pair.run(12)
     assert pair.owner.state is ReadingState.HELD
     for book in (pair.owner, pair.host):
         book.ended(pair.now, 0, "render", 0)
-    pair.run(2)
+    pair.run(12)
     [dispute] = pair.disputes["owner"]
     assert (dispute.code, "has rows up to 0 here" in dispute.text) == ("E_BILLING", True)
     assert pair.paid_micro == 0
