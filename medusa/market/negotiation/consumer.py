@@ -520,7 +520,7 @@ class LoadConsumer:
         virtual = purchase.signed.contract.shadow
         self._aways.went(
             AwayTask(
-                task=purchase.tasks[name],  # As its host has it: by more than the contract allows nobody agreed.
+                task=purchase.tasks[name],  # As its host has it, and as the contract allows.
                 seen=self._books.task(name),
                 signed=purchase.signed,
                 number=purchase.number,

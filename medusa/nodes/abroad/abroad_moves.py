@@ -248,8 +248,8 @@ class AbroadMoves:
         return tuple(found)
 
     def inviting(self) -> tuple[str, ...]:
-        """Fragments of ours that a node of another participant follows by a permit, to have them: as far as is
-        known here. Others may have decided that it has one, until they decide that it is no guest any more."""
+        """Fragments of ours that a node of another participant follows by a permit, to have them, as far as
+        is known here. Others may have decided that it has one, until it is decided that it is no guest."""
         known = [(permit.fragment, self._replicas(permit.fragment)) for permit in self.permits.all_out()]
         return tuple(
             fragment
