@@ -1011,6 +1011,7 @@ class NodeMind:
             self.outbox.report("info", event.value, peer=peer)
             self.naming.peer_event(now_us, peer, event)
             if event is not LinkEvent.PEER_DOWN:
+                self.loads.came_up(peer)
                 self.coordinator.came_up(now_us, peer, forgets=self.sessions[peer].forgets)
             if self.guard is not None and event is not LinkEvent.PEER_DOWN:
                 self.guard.came_up(peer)

@@ -314,6 +314,28 @@ def test_another_participant_hears_nothing_of_our_load():
     assert told == {"near"}
 
 
+def test_who_comes_up_hears_of_our_load_at_once():
+    """Before that it takes no checkpoint of what we feed at another participant."""
+    node = Keyed()
+
+    def told(*names: str, at_us: int) -> list[str]:
+        """Who hears of it by the next tick, once these have come."""
+        node.now_us, before = at_us, len(node.effects)
+        for name in names:
+            node.hello(name, incarnation=at_us)
+        node.brain.tick(node.now_us)
+        node.settle()
+        said = node.effects[before:]
+        return [each.peer for each in said if isinstance(each, Send) and isinstance(each.message, Load)]
+
+    assert told("core", "near", at_us=700_000) == ["near"], "core is of another participant"
+    assert told(at_us=800_000) == []
+    assert told("core", at_us=900_000) == []
+    assert told("near", at_us=950_000) == ["near"], "it was restarted"
+    assert told(at_us=990_000) == []
+    assert told(at_us=1_050_000) == ["near"], "and all hear when it is time"
+
+
 def figures_of(busy_us: int, rows: int) -> dict[str, dict[str, Any]]:
     return {"a": {"kind": "source", "rows_in": rows, "rows_out": rows, "busy_us": busy_us}}
 

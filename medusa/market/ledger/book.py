@@ -633,10 +633,16 @@ class LedgerBook:
             AccountEntry(series=f"{kind}/{self._entries}", number=number, postings=tuple(postings), why=why)
         )
 
+    def _is_asked_for(self, key: TaskKey) -> bool:
+        """Whether something that isn't answered yet is about this task."""
+        return False
+
     def _drop_paid(self) -> None:
         """Forget tasks that are home and receipted to their end."""
         paid = [
-            key for key, task in self.tasks.items() if task.home and self._end_row(key, task) >= task.counted
+            key
+            for key, task in self.tasks.items()
+            if task.home and self._end_row(key, task) >= task.counted and not self._is_asked_for(key)
         ]
         for key in paid:
             del self.tasks[key]

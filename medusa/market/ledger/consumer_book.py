@@ -15,7 +15,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Accounts
 from medusa.market.ledger.book import LedgerBook, LedgerIdentity, LedgerSettings
-from medusa.market.ledger.chain import interval_most_nano
+from medusa.market.ledger.chain import TaskKey, interval_most_nano
 from medusa.market.ledger.effects import LedgerEffects
 from medusa.market.ledger.intervals import Slot, promise_kept
 from medusa.market.ledger.messages import (
@@ -312,6 +312,12 @@ class ConsumerBook(LedgerBook):
             if short is not None and (found is None or short.waits > found.waits):
                 found = short
         return found
+
+    def _is_asked_for(self, key: TaskKey) -> bool:
+        """A reading that waits for rows is answered by what came of them, if none did too: its host had the
+        task, and says more than it was to."""
+        held = () if self._held is None else self._held[1].tasks
+        return key in {(each.negotiation, each.task) for each in held}
 
     def _covered_ordinals(self, reading: LoadReading) -> range:
         last = self.chain.last

@@ -123,7 +123,7 @@ class AwayTask(TakenFigures):
     def comes_in(self, rows_per_s_milli: int) -> bool:
         """So many rows come now; whether that is so different that a decision may be."""
         before = self.now.rows_per_s_milli
-        self.seen = msgspec.structs.replace(self.task, rows_per_s_milli=rows_per_s_milli)
+        self.seen = msgspec.structs.replace(self.now, rows_per_s_milli=rows_per_s_milli)
         return abs(rows_per_s_milli - before) > NOTICED * before
 
     def recall(self, now_us: int, code: str, delay_us: int, most_us: int) -> None:

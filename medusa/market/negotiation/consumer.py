@@ -517,11 +517,11 @@ class LoadConsumer:
     def _there(self, now_us: int, purchase: Purchase, name: str) -> None:
         purchase.waiting.pop(name)
         purchase.got[name] = None
-        task = self._books.task(name) or purchase.tasks[name]
         virtual = purchase.signed.contract.shadow
         self._aways.went(
             AwayTask(
-                task=task,
+                task=purchase.tasks[name],  # As its host has it, and as the contract allows.
+                seen=self._books.task(name),
                 signed=purchase.signed,
                 number=purchase.number,
                 price_micro=purchase.price_micro,

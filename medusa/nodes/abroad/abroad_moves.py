@@ -247,6 +247,16 @@ class AbroadMoves:
                 )
         return tuple(found)
 
+    def inviting(self) -> tuple[str, ...]:
+        """Fragments of ours that a node of another participant follows by a permit, to have them, as far as
+        is known here. Others may have decided that it has one, until it is decided that it is no guest."""
+        known = [(permit.fragment, self._replicas(permit.fragment)) for permit in self.permits.all_out()]
+        return tuple(
+            fragment
+            for fragment, replicas in known
+            if replicas is not None and replicas.guest and not replicas.abroad
+        )
+
     def progress(self, fragment: str) -> tuple[int, int] | None:
         """How far a fragment is here, as ``Guest.rows_in`` and ``rows_out``: of ours that is abroad, as the
         checkpoint of its host has it that we hold; None: nothing of it is here."""

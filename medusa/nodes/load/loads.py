@@ -145,6 +145,9 @@ class NodeLoads:
         self._others = frozenset(settings.peers) - self._own_peers
         self._put_out: dict[str, dict[str, int] | None] = {}
         """Peer -> as it said last, however long ago."""
+        self._feeds_at_us = self._say_at_us
+        self._untold: dict[str, None] = {}
+        """Peers that came up since something was said."""
 
     # --- what comes -----------------------------------------------------------------------------
 
@@ -182,6 +185,11 @@ class NodeLoads:
         self.peers[peer] = now_us, load
         self._put_out[peer] = None if load.put_out is None else dict(load.put_out)
 
+    def came_up(self, peer: str) -> None:
+        """A peer is there, or there again: it may know nothing of us, and hears at the next tick."""
+        if peer in self._own_peers:
+            self._untold[peer] = None
+
     def put_out(self, peer: str) -> Mapping[str, int] | None:
         """Stream -> the number of its next row, of those that a node has said to go to other participants;
         empty: it hasn't been heard yet. None: it can't say, or is of another participant."""
@@ -196,11 +204,23 @@ class NodeLoads:
         if now_us >= self._look_at_us:
             self._look_at_us = now_us + LOOK_US
             self._look(now_us)
-        if now_us >= self._say_at_us:
+        is_due = now_us >= self._say_at_us or self._feeds(now_us)
+        if is_due or self._untold:
             message = self.message()
-            self._say_at_us = now_us + (SAY_US if message.put_out == () else SAY_FEEDING_US)
             for peer in up:
-                self._outbox.send(peer, message)
+                if is_due or peer in self._untold:
+                    self._outbox.send(peer, message)
+            self._untold = {}
+        if is_due:
+            self._say_at_us, self._feeds_at_us = now_us + SAY_US, now_us + SAY_FEEDING_US
+
+    def _feeds(self, now_us: int) -> bool:
+        """Whether it is time to say again what nodes of other participants have had, or are to have: the
+        first of them may have become one just now."""
+        if not self._others or now_us < self._feeds_at_us:
+            return False
+        self._feeds_at_us = now_us + SAY_FEEDING_US
+        return bool(put_out_to(self._hosted.values(), self._others))
 
     def _look(self, now_us: int) -> None:
         for name in [name for name in self._figures if name not in self._hosted]:

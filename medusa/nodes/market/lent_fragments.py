@@ -94,7 +94,8 @@ class LentFragments:
         self._moves.give_back(now_us, fragment)
 
     def going(self) -> Collection[str]:
-        found = dict(self._going)
+        # After a restart we may not know yet that others decided on it: it stays once its host isn't invited.
+        found = {**self._going, **dict.fromkeys(self._moves.inviting())}
         for lent in self._moves.lent():
             if lent.fragment not in self._began and self._row(lent.fragment) is None:
                 found[lent.fragment] = None  # From which row on it is there the host's first checkpoint says.

@@ -180,7 +180,8 @@ class TaskMoves(Protocol):
         ...
 
     def going(self) -> Collection[str]:
-        """Fragments of ours that are being handed over, or are there and it isn't known from which row on."""
+        """Fragments of ours that are being handed over, or may have been before a restart, or are there and
+        it isn't known from which row on."""
         ...
 
     def sending(self) -> Collection[str]:

@@ -76,6 +76,23 @@ def test_rows_that_come_late_are_waited_for_and_not_disputed():
     assert not pair.disputes["owner"]
 
 
+def test_a_reading_that_waits_is_answered_by_what_came_though_its_task_is_home_with_no_row():
+    """Its host has put out rows that died with its last checkpoint: it isn't billing a task of nobody."""
+    pair = Pair()
+    pair.begin()
+    pair.delivered = 0.0
+    pair.run(12)
+    assert pair.owner.state is ReadingState.HELD
+    for book in (pair.owner, pair.host):
+        book.ended(pair.now, 0, "render", 0)
+    pair.run(12)
+    [dispute] = pair.disputes["owner"]
+    assert (dispute.code, "has rows up to 0 here" in dispute.text) == ("E_BILLING", True)
+    assert pair.paid_micro == 0
+    assert not pair.owner.tasks, "it is forgotten once that is settled"
+    assert not pair.host.tasks
+
+
 def test_of_rows_that_do_not_come_the_others_are_paid_and_both_readings_are_kept():
     pair = Pair()
     pair.begin()

@@ -145,6 +145,24 @@ def test_who_does_not_bring_what_was_planned_rests_as_any_other():
     assert asked(net, 99 * S + 1) == ["E_BUSY"]
 
 
+def test_what_grows_while_it_is_handed_over_is_away_by_what_was_agreed():
+    """Else who lends would book more under the contract than its host does, and than it allows."""
+    net = owners()
+    signal(net)
+
+    def kept(name):
+        return [(each.part, each.task.rows_per_s_milli) for each in net.members[name].trader.kept().deals]
+
+    while [part for part, _ in kept("a")] != ["moving"]:
+        net.run(net.now_us + 1_000)
+    [(_, agreed)] = kept("a")
+    grown = net.tasks["a/q/slow"]
+    net.tasks["a/q/slow"] = msgspec.structs.replace(grown, rows_per_s_milli=2 * agreed)
+    net.measure("a")
+    net.run(net.now_us + 15 * S)
+    assert (kept("a"), kept("b")) == ([("away", agreed)], [("guest", agreed)])
+
+
 def test_what_has_to_stay_at_home_goes_by_no_signal():
     net = owners(policies={"a": StaysHere()})
     assert signal(net) is None

@@ -16,10 +16,14 @@ class Moves:
 
     def __init__(self) -> None:
         self.row: int | None = None
+        self.at = "h"
         self.events: list[Any] = []
 
     def lent(self) -> tuple[Lent, ...]:
-        return (Lent(fragment="q/kind", participant="bob", node="h", epoch=2),)
+        return (Lent(fragment="q/kind", participant="bob", node="h", epoch=2),) if self.at == "h" else ()
+
+    def inviting(self) -> tuple[str, ...]:
+        return ("q/kind",) if self.at == "invited" else ()
 
     def progress(self, fragment: str) -> tuple[int, int] | None:
         return None if self.row is None else (self.row, 0)
@@ -52,6 +56,17 @@ def test_it_is_on_its_way_until_it_is_known_how_far_it_is(moves: Moves, tasks: L
     assert tasks.away() == {"q/kind": FragmentAway(node="h", begin_row=70, row=70)}
     moves.row = 80
     assert tasks.away() == {"q/kind": FragmentAway(node="h", begin_row=70, row=80)}
+
+
+def test_while_its_host_is_invited_nobody_knows_that_it_stays(moves: Moves, tasks: LentFragments) -> None:
+    """What was decided while we were away we may not have heard yet."""
+    moves.at = "invited"
+    assert (tasks.away(), tasks.going()) == ({}, ["q/kind"])
+    assert not tasks.sending(), "nothing was sent in this life"
+    moves.at = "home"
+    assert (tasks.away(), tasks.going()) == ({}, [])
+    moves.at, moves.row = "h", 70
+    assert (tasks.away(), tasks.going()) == ({"q/kind": FragmentAway(node="h", begin_row=70, row=70)}, [])
 
 
 def test_handed_over_before_a_checkpoint_came_back_it_is_on_its_way_until_one_does(
