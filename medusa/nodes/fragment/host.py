@@ -513,6 +513,16 @@ class FragmentHost:
         return not self.mixed or self.decided.durable >= self.decided.at
 
     @property
+    def decisions_shown(self) -> int:
+        """Of decisions below it something has left, in this life."""
+        return self._shown
+
+    @property
+    def decisions_fed(self) -> int:
+        """Decisions below it were made, or made again since a restart."""
+        return self.decided.at
+
+    @property
     def decisions_on_disk(self) -> int:
         """Decisions below it are on our disk."""
         return self.decided.durable

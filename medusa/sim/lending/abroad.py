@@ -121,8 +121,9 @@ class AbroadTrial(QueryTrial):
         self._decided = decided
         self.fragment = fragment
         self._burnt: set[str] = set()
-        self._ends = self._begun = self._dooms = False
-        """All is to come home; it is deployed; a host is to be lost as soon as it has the fragment."""
+        self._ends = self._begun = self._dooms = self._is_patient = False
+        """All is to come home; it is deployed; a host is to be lost as soon as it has the fragment; nobody
+        asks for what a lost host has: its silence brings it home."""
         self._market = world.dice("market")
         self._host = self._market.choice(HOSTS)
         """With whom there is a contract, or will be."""
@@ -197,7 +198,7 @@ class AbroadTrial(QueryTrial):
             host = replicas.owner
         self.world.trace(host, "vanishes")
         self._burnt.add(host)
-        self._dooms = False
+        self._dooms, self._is_patient = False, self._market.random() < 0.5
         self._look_at_us, self._resting = 0, False
         self.nodes[host].crash()
 
@@ -220,7 +221,7 @@ class AbroadTrial(QueryTrial):
         time."""
         newest, dice = self._checks.newest, self._market
         replicas = None if newest is None else newest.replicas(self.fragment)
-        if replicas is None or self._ends:
+        if replicas is None or self._ends or (self._is_patient and replicas.owner in self._burnt):
             return
         if self._dooms:  # It is to get there.
             what = "wait" if replicas.abroad or replicas.guest else "send"
