@@ -79,7 +79,7 @@ def test_rows_of_a_name_are_numbered_on(fed, node):
         "owner": "",
         "next_row": 4,
         "durable_row": 4,
-            "left_out_rows": 0,
+        "left_out_rows": 0,
         "boundary_us": 4,
         "finished": False,
         "connected": seen["connected"],
