@@ -198,7 +198,7 @@ MISTAKES: dict[str, Mistake] = {
             "self._file = self._file or token",
         ),
         scenarios=("union", "comeback"),
-        seed=125,
+        seed=220,
     ),
     "files of the log read newest first": Mistake(
         area="decision log",

@@ -120,6 +120,8 @@ class Coordination:
     def decided(self, now_us: int, new: Configuration) -> None:
         """A configuration is known here: who has the role by it has it. The first is whoever deploys."""
         query, parts = new.query, new.parts
+        if self._me not in new.voters:
+            self._silent.pop(query, None)  # Who has no vote waits for no coordinator.
         if parts is None or (new.number == 1 and not self._was_ours(new)):
             return
         deployment = self._catalog.deployment(query)
