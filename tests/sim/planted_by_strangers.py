@@ -258,7 +258,7 @@ MISTAKES: dict[str, Mistake] = {
             "self._fresh.extend(segment.trains)",
         ),
         scenarios=("spill",),
-        seed=93,
+        seed=344,
         shows="AssertionError: entry was trimmed",
     ),
     # --- nodes without a disk -----------------------------------------------------------------------
