@@ -221,7 +221,6 @@ SPLIT = {
     "what was sent is sent again": (3, what_was_sent_is_sent_again),
     "the new ones go before it persisted": (0, new_ones_go_before_it_persisted),
     "what waited is forgotten": (17, what_waited_is_forgotten),
-    "one side of a join goes to the first part": (333, one_side_of_a_join_goes_to_the_first_part),
     "what was seen is forgotten": (9, what_was_seen_is_forgotten),
 }
 """As ``MOVED``, of the scenario ``splits``."""

@@ -21,8 +21,11 @@ from medusa.sim.world.fault_kinds import (
     draw,
 )
 from medusa.sim.world.virtual_time import World
+from tests.engine.test_splitting_run import (
+    test_state_goes_where_the_router_sends_keys_of_any_type as any_key_type,
+)
 from tests.sim.conftest import SPENT
-from tests.sim.planted_moves import MOVED, SPLIT
+from tests.sim.planted_moves import MOVED, SPLIT, one_side_of_a_join_goes_to_the_first_part
 from tests.sim.planting import noticed
 
 SEEDS = {"move": 140, "splits": 60}
@@ -187,3 +190,10 @@ def test_a_planted_mistake_is_noticed_by_its_recorded_seed(mistake, monkeypatch)
     recorded, plant = (MOVED | SPLIT)[mistake]
     plant(monkeypatch)
     assert noticed(lambda seed: run_scenario(name, seed).violation, recorded, "SimulationError: ")
+
+
+def test_one_side_of_a_join_in_the_first_part_is_noticed_by_a_unit_test(monkeypatch):
+    """None of the seeds 394 to 690 of ``splits`` noticed it."""
+    one_side_of_a_join_goes_to_the_first_part(monkeypatch)
+    with pytest.raises(AssertionError):
+        any_key_type("bool")
