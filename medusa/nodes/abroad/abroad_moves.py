@@ -82,7 +82,8 @@ class Returned:
 
     Attributes:
         node: its host.
-        rows_in: how far it is here, as of ``Guest``; None: it is at another node of ours.
+        rows_in: how far it was there as far as is known here when that was decided, as of ``Guest``; None:
+            nothing of it is here.
     """
 
     fragment: str
@@ -449,7 +450,7 @@ class AbroadMoves:
             why = f"node {after.owner!r} has taken it home"
         if self.permits.out(name) is None:
             return
-        counted = self.progress(name) if after.owner == self._me else None
+        counted = self.progress(name)
         rows_in = None if counted is None else counted[0]
         if why:
             self._events.append(Returned(fragment=name, node=host, why=why, rows_in=rows_in))

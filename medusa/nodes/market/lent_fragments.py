@@ -148,8 +148,8 @@ class LentFragments:
             case NotSent():
                 return TaskStayed(fragment=event.fragment, why=f"{event.code}, {event.text}")
         self._home.pop(event.fragment, None)
-        if (row := self._row(event.fragment)) is not None:
-            self._home[event.fragment] = row
+        if event.rows_in is not None:  # As it was decided: by now it has had rows of its own here.
+            self._home[event.fragment] = event.rows_in
         self._began.pop(event.fragment, None)
         return TaskHome(fragment=event.fragment, lost=isinstance(event, Lost))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from medusa.nodes.abroad.abroad_moves import HandedOver, Lent, NotSent, Returned
+from medusa.nodes.abroad.abroad_moves import HandedOver, Lent, Lost, NotSent, Returned
 from medusa.nodes.market.lent_fragments import LentFragments
 from medusa.nodes.market.tasks_port import FragmentAway, TaskHandedOver
 
@@ -102,3 +102,28 @@ def test_where_it_came_home_is_said_only_where_it_is_known(
     moves.events = [Returned(fragment="q/kind", node="h", why="its owner wants it", rows_in=row)]
     assert len(tasks.take_events()) == 1
     assert tasks.home_row("q/kind") == row
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Returned(fragment="q/kind", node="h", why="the contract is over", rows_in=76),
+        Lost(fragment="q/kind", node="h", rows_in=76),
+    ],
+)
+def test_a_host_is_paid_for_no_row_that_came_in_at_home_before_anybody_looked(
+    moves: Moves, tasks: LentFragments, event: Returned | Lost
+) -> None:
+    """Seed 10003 of ``trading``: eight rows that were fed at home within 60 ms were paid to the host."""
+    moves.row = 70
+    assert tasks.away()
+    moves.at, moves.row, moves.events = "home", 84, [event]
+    assert tasks.take_events()
+    assert tasks.home_row("q/kind") == 76
+
+
+def test_where_nothing_of_it_is_here_nobody_knows_how_far_it_was(moves: Moves, tasks: LentFragments) -> None:
+    moves.at, moves.row = "home", 84
+    moves.events = [Lost(fragment="q/kind", node="h", rows_in=None)]
+    assert tasks.take_events()
+    assert tasks.home_row("q/kind") is None
