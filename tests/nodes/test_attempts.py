@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from medusa.nodes.migration.automaton import TargetState
+from medusa.nodes.migration.automaton import OwnerState, TargetState
 from medusa.nodes.spec.fragment_spec import fragment_from, fragment_to
 from medusa.sim.trials.moves import claims
 from medusa.wire.codec import decode_frame
@@ -178,6 +178,23 @@ def test_an_attempt_that_the_target_gave_up_is_not_held_against_those_that_it_ma
     assert (reply.code, figures["attempts"]) == ("", 1)
     [(receive, _)] = said(heard, Receive, "m2")
     assert receive.attempt < late
+    world.check()
+
+
+def test_it_keeps_its_epoch_when_the_target_goes_before_the_disk_says_that_it_is_handed_over():
+    """It went on in the next one, which the disk didn't have: after a crash it would have gone back."""
+    world = World()
+    listening(world)
+    owner = world.fed.nodes["m1"]
+    world.order("m2", timeout_ms=1)
+    assert world.fed.run(lambda: going(owner) is not None and going(owner).state is OwnerState.HANDING)
+    assert not owner.brain.fragments[FRAGMENT].frozen
+    breaks(world, "m1", "m2")
+    assert owner.brain.catalog.ownership.epoch(FRAGMENT) == 1
+    world.die(owner)
+    assert world.fed.run(lambda: going(owner) is None and FRAGMENT in owner.brain.fragments)
+    assert world.move("m2")[0].code == ""
+    assert world.where == ["m2"]
     world.check()
 
 

@@ -139,8 +139,8 @@ BLIND_SPOTS = {
     "a name is not taken away": BlindSpot("comeback", 25, not_taken_away),
     "an older epoch followed": BlindSpot("returns", 7, older_epoch_followed),
     "an older owner taken for the target": BlindSpot("returns", 5, older_owner_taken_for_the_target),
-    "the wrong part just above a cut": BlindSpot("splits", 23, wrong_part_just_above_a_cut),
-    "the wrong part for 1 in 64": BlindSpot("splits", 23, wrong_part_for_1_in_64),
+    "the wrong part just above a cut": BlindSpot("splits", 296, wrong_part_just_above_a_cut),
+    "the wrong part for 1 in 64": BlindSpot("splits", 296, wrong_part_for_1_in_64),
     "the last row before a cut twice": BlindSpot("nodes", 2, last_row_before_a_cut_twice),
     "a failed log believed": BlindSpot("union", 42, failed_log_believed),
 }

@@ -22,7 +22,7 @@ from tests.sim.planting import fails_its_tests, noticed, planted
 SEEDS = 30
 FULL = (pytest.mark.full, pytest.mark.issue(17))
 
-MERGES = 9
+MERGES = 55
 """A seed of ``regroup`` in which two boxes are split, and one is merged again."""
 
 FOUND = (

@@ -380,12 +380,17 @@ class OutgoingMoves:
     def _never(
         self, now_us: int, order: OutgoingMove, why: Refusal | None = None, event: MoveEvent = _E.NEVER
     ) -> None:
-        """The target doesn't have it, and won't: it is ours again, in an epoch that nobody had."""
+        """The target doesn't have it, and won't: it is ours again, in an epoch that nobody had.
+
+        One that still runs, since the disk hasn't said yet that it is handed over, keeps its epoch: nobody was
+        told of another, and it must not show one that a crash would take back.
+        """
         if not order.move(event):
             return
         order.why = why or no("E_BROKEN", f"node {order.to!r} did not take fragment {order.fragment!r}", "")
         kept = self._kept.moves[order.fragment]
-        self._kept.epochs[order.fragment] = kept.epoch + 1
+        if self._fragments[order.fragment].frozen:
+            self._kept.epochs[order.fragment] = kept.epoch + 1
         self._kept.moves[order.fragment] = msgspec.structs.replace(kept, handing=False)
         self._undo(now_us, order)
 
