@@ -1,7 +1,8 @@
 """Mistakes in how nodes trade load: in the market on nodes, in what it asks of moves, and in what is paid.
 
 They are those of an engineer who writes ``medusa.nodes.market``, ``medusa.nodes.abroad`` or what they use of
-``medusa.market``; ``tests.sim.planting`` plants one, and a seed of ``trading`` or ``deserted`` notices it.
+``medusa.market``; ``tests.sim.planting`` plants one, and a seed of ``trading`` or ``deserted`` notices it, or
+a unit test: for what only comes about where somebody lies, or at a moment that few seeds meet.
 """
 
 from __future__ import annotations
@@ -187,5 +188,79 @@ TRADING: dict[str, Mistake] = {
             "if False:",
         ),
         scenarios=_IN,
+    ),
+    "an owner signs whatever a host bills": Mistake(
+        area="payments",
+        about="A host counts each row of a guest twice, and its owner doesn't compare that with the rows that "
+        "it has: both book the same, and it pays for work that nobody did.",
+        edits=(
+            Edit("market.ledger.consumer_book:ConsumerBook._short", "if each.end_row > allowed:", "if allowed < 0:"),
+            Edit("nodes.market.lent_fragments:LentFragments.guests", "row=each.rows_in,", "row=2 * each.rows_in,"),
+        ),
+        scenarios=_IN,
+        shows="SimulationError: charge: ",
+    ),
+    "a receipt that comes again counts again": Mistake(
+        area="payments",
+        about="A host enters a receipt as often as it comes. Three checks stand in its way; all are away.",
+        edits=(
+            Edit(
+                "market.ledger.provider_book:ProviderBook._receive_receipt",
+                "if reading.number < self.chain.number:\n        return",
+                "",
+            ),
+            Edit("market.ledger.provider_book:ProviderBook._receive_receipt", "if fault:", "if False:"),
+            Edit("market.ledger.accounts:Accounts.post", "if entry.number < after:", "if entry.number < 0:"),
+        ),
+        scenarios=_IN,
+    ),
+    "a row is booked for twice of what was agreed": Mistake(
+        area="prices",
+        about="Both sides book a row of a task for twice of what was agreed that it takes: they never differ.",
+        edits=(
+            Edit(
+                "nodes.market.paid_tasks:PaidTasks.went",
+                "nano_units_per_row=deal.nano",
+                "nano_units_per_row=2 * deal.nano",
+            ),
+            Edit(
+                "nodes.market.paid_tasks:PaidTasks._begin_guest",
+                "terms = seen.nano_units_per_row, seen.price_micro",
+                "terms = 2 * seen.nano_units_per_row, seen.price_micro",
+            ),
+        ),
+        scenarios=_IN,
+        shows="SimulationError: charge: ",
+    ),
+    "what came in at home is paid too": Mistake(
+        area="payments",
+        about="The market takes the last row of a stay when it looks, and not as it was decided that the "
+        "fragment comes home: its host is paid for what its owner did itself.",
+        edits=edit(
+            "nodes.market.lent_fragments:LentFragments._event",
+            "self._home[event.fragment] = event.rows_in",
+            "self._home[event.fragment] = self._row(event.fragment) or event.rows_in",
+        ),
+        scenarios=_IN,
+        shows="SimulationError: charge: ",
+    ),
+    "nothing follows from a revocation": Mistake(
+        area="permits",
+        about="A revocation is read, and neither who trades nor the ledger hears of it: work goes on, and is "
+        "billed by a contract that is over.",
+        edits=(
+            Edit(
+                "nodes.market.node_market:NodeMarket._take_papers",
+                "self._paid.end(paper.id, partner, paper.ends_us)",
+                "pass",
+            ),
+            Edit(
+                "nodes.market.node_market:NodeMarket._take_papers",
+                "self._tasks.revoked(time_us, paper.id, partner, paper.ends_us)",
+                "pass",
+            ),
+        ),
+        scenarios=_IN,
+        shows="SimulationError: charge: ",
     ),
 }
