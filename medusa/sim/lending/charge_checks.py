@@ -207,8 +207,9 @@ class ChargeChecks:
                 why = f"{rows.most} had come in there"
             elif task.end_row > by_its_end:
                 why = f"{by_its_end} had come in there when the contract ended"
-            elif number and task.begin_row < epochs[number - 1].last:
-                why = f"{epochs[number - 1].last} had come in before it was there"
+            elif number and task.begin_row < min(epochs[number - 1].last, rows.first):
+                # An owner that was cut off may have gone on in vain, and a host that is seen has begun.
+                why = f"{epochs[number - 1].last} had come in at home, and {rows.first} when it was there"
             elif number + 1 < len(epochs) and task.end_row > epochs[number + 1].first:
                 why = f"it went on elsewhere at {epochs[number + 1].first}"
             else:
