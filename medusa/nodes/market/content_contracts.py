@@ -74,9 +74,7 @@ class ContentContracts:
             if not_now:
                 why = why or not_now
                 continue
-            sold = SoldStream(
-                partner=participant, contract=terms.content.id, columns=terms.columns(stream)
-            )
+            sold = SoldStream(partner=participant, contract=terms.content.id, columns=terms.columns(stream))
             if sold.columns == columns:
                 return sold, ""
             first = first or sold

@@ -37,13 +37,14 @@ class _Rows:
     """Of a fragment in one epoch: rows that had come in.
 
     Attributes:
-        first, last, most: when it was seen first, last, and at any time: a restart takes some back.
+        first, last, least, most: when it was seen first, last, and at any time: a restart takes some back.
         until: contract -> the most by its end, and the moment more that what was agreed just before may take.
     """
 
     node: str
     first: int
     last: int
+    least: int
     most: int
     until: dict[str, int] = field(default_factory=dict)
 
@@ -106,8 +107,8 @@ class ChargeChecks:
                 continue
             row = sum(each.fed_seq for each in hosted.inputs.values())
             about = name, node.brain.catalog.ownership.epoch(name)
-            rows = self._rows.setdefault(about, _Rows(node.name, row, row, row))
-            rows.last, rows.most = row, max(rows.most, row)
+            rows = self._rows.setdefault(about, _Rows(node.name, row, row, row, row))
+            rows.last, rows.least, rows.most = row, min(rows.least, row), max(rows.most, row)
             for contract, known in self._contracts.items():
                 if wall_us < known.ends_us + LATE_US:
                     rows.until[contract] = rows.most
@@ -186,7 +187,9 @@ class ChargeChecks:
         if not terms.price_micro - terms.range_micro <= task.price_micro <= terms.price_micro:
             raise SimulationError(f"charge: {about} for {task.price_micro}: that is none of its prices")
         if task.nano_units_per_row > self._nano * ROUNDING:
-            raise SimulationError(f"charge: {about} at {task.nano_units_per_row} a row: it takes {self._nano}")
+            raise SimulationError(
+                f"charge: {about} at {task.nano_units_per_row} a row: it takes {self._nano}"
+            )
         if why := self._why_not_there(known, fragment, task):
             raise SimulationError(f"charge: {about}: {why}")
         charged = self._charged.setdefault(fragment, [])
@@ -207,9 +210,9 @@ class ChargeChecks:
                 why = f"{rows.most} had come in there"
             elif task.end_row > by_its_end:
                 why = f"{by_its_end} had come in there when the contract ended"
-            elif number and task.begin_row < min(epochs[number - 1].last, rows.first):
+            elif number and task.begin_row < min(epochs[number - 1].last, rows.least):
                 # An owner that was cut off may have gone on in vain, and a host that is seen has begun.
-                why = f"{epochs[number - 1].last} had come in at home, and {rows.first} when it was there"
+                why = f"{epochs[number - 1].last} had come in at home, and {rows.least} when it was there"
             elif number + 1 < len(epochs) and task.end_row > epochs[number + 1].first:
                 why = f"it went on elsewhere at {epochs[number + 1].first}"
             else:

@@ -66,8 +66,8 @@ def test_it_is_on_its_way_until_it_is_known_how_far_it_is(moves: Moves, tasks: L
 def test_what_our_own_disk_has_of_it_is_not_where_it_was_handed_over(
     moves: Moves, tasks: LentFragments
 ) -> None:
-    """Seed 8 of ``trading``: who lent it died as it was handed over at row 86, came back with its checkpoint of
-    row 85, and paid its host for a row that had come in at home."""
+    """Seed 8 of ``trading``: who lent it died as it was handed over at row 86, came back with its checkpoint
+    of row 85, and paid its host for a row that had come in at home."""
     moves.row, moves.is_ours = 85, True
     assert (tasks.away(), tasks.going()) == ({}, ["q/kind"])
     moves.row, moves.is_ours = 89, False
