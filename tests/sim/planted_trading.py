@@ -201,8 +201,8 @@ TRADING: dict[str, Mistake] = {
     ),
     "an owner signs whatever a host bills": Mistake(
         area="payments",
-        about="A host counts each row of a guest twice, and its owner doesn't compare that with the rows that "
-        "it has: both book the same, and it pays for work that nobody did.",
+        about="A host counts each row of a guest twice, and its owner doesn't compare that with the rows "
+        "that it has: both book the same, and it pays for work that nobody did.",
         edits=(
             Edit(
                 "market.ledger.consumer_book:ConsumerBook._short",
@@ -236,7 +236,8 @@ TRADING: dict[str, Mistake] = {
     ),
     "a row is booked for twice of what was agreed": Mistake(
         area="prices",
-        about="Both sides book a row of a task for twice of what was agreed that it takes: they never differ.",
+        about="Both sides book a row of a task for twice of what was agreed that it takes: they never "
+        "differ.",
         edits=(
             Edit(
                 "nodes.market.paid_tasks:PaidTasks.went",
@@ -255,8 +256,8 @@ TRADING: dict[str, Mistake] = {
     ),
     "what came in at home is paid too": Mistake(
         area="payments",
-        about="The market takes the last row of a stay when it looks, and not as it was decided that the "
-        "fragment comes home: its host is paid for what its owner did itself.",
+        about="The market takes the last row of a stay when it looks, and not as it was decided that "
+        "the fragment comes home: its host is paid for what its owner did itself.",
         edits=edit(
             "nodes.market.lent_fragments:LentFragments._event",
             "self._home[event.fragment] = event.rows_in",

@@ -268,8 +268,8 @@ class AbroadMoves:
         return None if held is None else (held.rows_in, held.rows_out)
 
     def row_of_host(self, fragment: str) -> int | None:
-        """Of a fragment of ours that is abroad, as ``Guest.rows_in``: how far its host's checkpoint has it that
-        we hold; None: we hold none yet."""
+        """How far the checkpoint of its host has a fragment of ours that we hold of it, as ``Guest.rows_in``;
+        None: we hold none yet."""
         held = self._followings.held(fragment)
         return None if held is None else held.rows_in
 
