@@ -187,7 +187,7 @@ class AbroadTrial(QueryTrial):
         if lent and replicas is not None:
             host = replicas.owner
         self.world.trace(host, "vanishes")
-        self._who.lost.add(host)
+        self._who.burns(host)
         self._dooms, self._is_patient = False, self._market.random() < 0.5
         self._look_at_us, self._resting = 0, False
         self.nodes[host].crash()

@@ -229,7 +229,7 @@ class ChargeChecks:
         """
         for known in self._contracts.values():
             parties = [self._traders[each] for each in (known.terms.consumer, known.terms.provider)]
-            if lost.intersection(parties):
+            if lost & {*parties}:
                 continue
             for name in parties:
                 if runs := self._running(name, known.terms.id):

@@ -50,6 +50,10 @@ class LendingNodes:
 
     # --- nodes ----------------------------------------------------------------------------------------
 
+    def burns(self, name: str) -> None:
+        """A node is lost for good."""
+        self.lost.add(name)
+
     def living(self, nodes: Mapping[str, NodeMachine]) -> list[NodeMachine]:
         """Those that aren't lost."""
         return [node for name, node in nodes.items() if name not in self.lost]

@@ -296,7 +296,7 @@ class TradingTrial(QueryTrial):
             self.world.after(50_000, self._vanish)
             return
         self.world.trace(hosts[0], "vanishes")
-        self._who.lost.add(hosts[0])
+        self._who.burns(hosts[0])
         self._look_at_us, self._resting = 0, False
         self.nodes[hosts[0]].crash()
 
