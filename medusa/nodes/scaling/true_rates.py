@@ -12,9 +12,6 @@ from dataclasses import dataclass
 
 __all__ = ["BoxRates", "work_of"]
 
-LEAST_BUSY = 1e-6
-"""Of less useful time nothing follows."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxRates:
@@ -45,7 +42,7 @@ def work_of(
     work: dict[str, float] = {}
     for box, above in inputs.items():
         of = rates.get(box)
-        if of is None or of.busy_share < LEAST_BUSY or of.rows_in_per_s <= 0:
+        if of is None or of.rows_in_per_s <= 0:
             continue
         if any(each not in leaves for each in above):
             continue
