@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import medusa as md
+from medusa.cli.main import main
 from medusa.errors import LinkError
 from medusa.runtime.client.status.scale_plan import scale_plan
 from medusa.wire.status_and_metrics import (
@@ -80,6 +83,10 @@ def test_of_a_real_node_a_box_and_its_parts_are_told_and_nothing_changes() -> No
         before = fed.find("cars/per_seg")["parts"]
         plan = {each["box"]: each for each in fed.scale_plan("cars")}
         assert plan["cars/per_seg"]["parts"] == 2
+        shown = CliRunner().invoke(main, ["scale", "cars", "--node", here.address])
+        assert (shown.exit_code, shown.output.split("  ")[:2]) == (0, ["cars/per_seg", "parts: 2"])
+        told = CliRunner().invoke(main, ["scale", "cars", "--node", here.address, "--json"])
+        assert [each["box"] for each in json.loads(told.output)["boxes"]] == ["cars/per_seg"]
         assert fed.find("cars/per_seg")["parts"] == before
         with pytest.raises(LinkError, match="no query 'bikes' runs here"):
             fed.scale_plan("bikes")
