@@ -147,3 +147,21 @@ def test_what_growing_leaves_is_above_the_low_mark_and_below_the_high_one() -> N
         work = thousandths / 1000
         [resize] = WorkPolicy(rules).look(0, {"box": work}, {"box": 1})
         assert rules.low < work / resize.parts < rules.high
+
+
+def test_only_so_many_looks_in_a_row_count_and_what_was_resized_rests() -> None:
+    policy = WorkPolicy(ScaleRules(looks=2, rest_us=15 * SECOND_US))
+
+    def look(second: int, work: float, parts: int) -> list[int]:
+        found = policy.look(second * SECOND_US, {"box": work}, {"box": parts})
+        return [each.parts for each in found]
+
+    assert look(0, 1.0, 1) == []
+    assert look(5, 0.5, 1) == []  # Between the marks: what was seen before counts no more.
+    assert look(10, 1.0, 1) == []
+    assert look(15, 0.1, 2) == []  # The other way.
+    assert look(20, 1.0, 1) == []
+    assert look(25, 1.0, 1) == [2]
+    assert [look(second, 4.0, 2) for second in (30, 35)] == [[], []]
+    assert look(40, 4.0, 2) == []  # It has rested, and this is the first look that counts.
+    assert look(45, 4.0, 2) == [8]
