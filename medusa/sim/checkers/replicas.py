@@ -165,8 +165,8 @@ class ReplicaChecks:
             raise SimulationError(f"owner: {node.name} has {fragment} in epoch {epoch} before {replicas}")
 
     def _check_epochs(self, node: NodeMachine, hosted: FragmentHost) -> None:
-        """While a node lives it never goes back to an earlier owner of a stream that it reads, unless the query
-        is deployed again."""
+        """While a node lives it never goes back to an earlier owner of a stream that it reads, unless the
+        query is deployed again."""
         for feed in hosted.spec.feeds:
             about = node.name, node.lives, _life(node, hosted), f"{hosted.spec.name} {feed.stream}"
             if feed.epoch < self._epochs.get(about, 0):
