@@ -56,6 +56,39 @@ def test_what_comes_counts_across_nodes_and_a_slow_box_hides_nothing_behind_it()
     assert (plan["q/behind"]["work"], plan["q/behind"]["wanted"]) == (1.0, 2)
 
 
+def named(busy: float, rows: float) -> FragmentStatus:
+    boxes = {
+        "flows": box("source", rows, rows, 0),
+        "per_k": box("window", rows, 10, busy),
+        "out": box("sink", 10, 0, 0),
+    }
+    arcs = (("flows", "out", "per_k"), ("per_k", "out", "out"))
+    streams = (OutputStatus(sink="out", stream="q.per_k"),)
+    return FragmentStatus(fragment="q/flows", query="q", boxes=boxes, arcs=arcs, outputs=streams)
+
+
+def test_a_fragment_that_several_nodes_have_with_sources_of_their_own_counts_as_it_is_at_each() -> None:
+    """It has one name at all of them: what one of them does was counted for each."""
+    core = FragmentStatus(
+        fragment="q/all",
+        query="q",
+        boxes={
+            "x": box("source", 10, 10, 0),
+            "y": box("source", 10, 10, 0),
+            "all": box("window", 20, 1, 0.1),
+        },
+        arcs=(("x", "out", "all"), ("y", "out", "all")),
+        inputs=tuple(
+            InputStatus(source=source, stream="q.per_k", origin=node)
+            for source, node in (("x", "e1"), ("y", "e2"))
+        ),
+    )
+    nodes = [node("e1", named(0.9, 100)), node("e2", named(0.1, 10)), node("c", core)]
+    plan = {each["box"]: each for each in scale_plan(nodes, "q")}
+    assert (plan["q/per_k"]["parts"], plan["q/per_k"]["work"]) == (2, pytest.approx(1.0))
+    assert plan["q/all"]["work"] == pytest.approx(0.1)
+
+
 def parted(busy: float) -> FragmentStatus:
     ids = {f"w-{n}": box("window", 100, 1, busy) for n in (1, 2, 3)}
     routed: dict[str, Any] = {"a": box("source", 300, 300, 0), "w-router": box("key_router", 300, 300, 0)}

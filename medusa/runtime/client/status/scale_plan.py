@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
@@ -21,13 +22,29 @@ ENDS = ("source", "sink", "key_router", "ordered_merge", "union", "sunion", "con
 """Kinds that are never split, or are what is left of a split."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A fragment at one of the nodes where it runs: with sources of its own it runs at several."""
+
+    node: str
+    of: FragmentStatus
+
+    def key(self, box: str) -> str:
+        return f"{self.node} {self.of.fragment}:{box}"
+
+
 def scale_plan(statuses: Iterable[NodeStatus], query: str) -> list[dict[str, Any]]:
     """As ``Federation.scale_plan``.
 
     Raises:
         LinkError: these nodes have nothing of that query (``E_FRAGMENT``).
     """
-    fragments = [each for status in statuses for each in status.fragments if each.query == query]
+    fragments = [
+        _Placed(node=status.node, of=each)
+        for status in statuses
+        for each in status.fragments
+        if each.query == query
+    ]
     if not fragments:
         raise LinkError(
             f"no query {query!r:.80} runs here", hint="fed.queries() lists them", code="E_FRAGMENT"
@@ -63,9 +80,9 @@ def _says(work: float | None, parts: int, resize: Resize | None) -> dict[str, An
     return {"wanted": parts, "why": f"{share}, between {RULES.low:g} and {RULES.high:g} or nearest to it"}
 
 
-def _parts(fragments: Sequence[FragmentStatus]) -> dict[str, list[str]]:
+def _parts(fragments: Sequence[_Placed]) -> dict[str, list[str]]:
     """Box of the query -> its parts, or itself, as keys of ``_work``."""
-    boxes = [(_key(each, id), id, of.kind) for each in fragments for id, of in each.boxes.items()]
+    boxes = [(each.key(id), id, of.kind) for each in fragments for id, of in each.of.boxes.items()]
     split = {re.sub("-router(-left)?$", "", id) for _, id, kind in boxes if kind == "key_router"}
     found: dict[str, list[str]] = {}
     for key, id, kind in boxes:
@@ -75,35 +92,40 @@ def _parts(fragments: Sequence[FragmentStatus]) -> dict[str, list[str]]:
     return found
 
 
-def _work(fragments: Sequence[FragmentStatus]) -> dict[str, float]:
+def _work(fragments: Sequence[_Placed]) -> dict[str, float]:
     """By key."""
-    sinks = {out.stream: _key(each, out.sink) for each in fragments for out in each.outputs}
+    sinks = {(out.stream, each.node): each.key(out.sink) for each in fragments for out in each.of.outputs}
     rates = {key: of for each in fragments for key, of in _rates(each)}
     above: dict[str, list[str]] = {key: [] for key in rates}
     offered: dict[str, float] = {}
     for each in fragments:
+        of = each.of
         ports: dict[str, set[str]] = {}
-        for box, port, _ in each.arcs:
+        for box, port, _ in of.arcs:
             ports.setdefault(box, set()).add(port)
-        reads = [(_key(each, i.source), sinks[i.stream]) for i in each.inputs if i.stream in sinks]
+        reads = [
+            (each.key(i.source), sinks[i.stream, i.origin])
+            for i in of.inputs
+            if (i.stream, i.origin) in sinks
+        ]
         # Of what leaves by one of several ports nobody counts how much that is: what comes of it is.
-        arcs = [(_key(each, to), _key(each, box)) for box, _, to in each.arcs if len(ports[box]) == 1]
+        arcs = [(each.key(to), each.key(box)) for box, _, to in of.arcs if len(ports[box]) == 1]
         for key, origin in (*reads, *arcs):
             if key in above and origin in rates:
                 above[key].append(origin)
-        counted = {to for box, _, to in each.arcs if len(ports[box]) > 1}
-        for id in (id for id, of in each.boxes.items() if of.kind == "source" or id in counted):
-            if (key := _key(each, id)) in rates and (id in counted or not above[key]):
+        counted = {to for box, _, to in of.arcs if len(ports[box]) > 1}
+        for id in (id for id, box in of.boxes.items() if box.kind == "source" or id in counted):
+            if (key := each.key(id)) in rates and (id in counted or not above[key]):
                 above[key] = [f"{key} <"]
                 offered[f"{key} <"] = rates[key].rows_in_per_s
     order = [key for key in TopologicalSorter(above).static_order() if key in above]
     return work_of({key: above[key] for key in order}, offered, rates)
 
 
-def _rates(fragment: FragmentStatus) -> Iterator[tuple[str, BoxRates]]:
-    for id, of in fragment.boxes.items():
+def _rates(fragment: _Placed) -> Iterator[tuple[str, BoxRates]]:
+    for id, of in fragment.of.boxes.items():
         if of.smoothed is not None:
-            yield _key(fragment, id), _box_rates(of)
+            yield fragment.key(id), _box_rates(of)
 
 
 def _box_rates(of: BoxStatus) -> BoxRates:
@@ -111,7 +133,3 @@ def _box_rates(of: BoxStatus) -> BoxRates:
     assert told is not None
     leaves = told.rows_in_per_s if of.kind == "sink" else told.rows_out_per_s
     return BoxRates(rows_in_per_s=told.rows_in_per_s, rows_out_per_s=leaves, busy_share=told.busy_share)
-
-
-def _key(fragment: FragmentStatus, box: str) -> str:
-    return f"{fragment.fragment}:{box}"
