@@ -249,7 +249,8 @@ class MoveOrders:
         """Whether its owner wants us to have it, or asks whether we could."""
         if not (isinstance(message, Move) and self._own_peer(peer)):
             return False
-        return self._handovers.asked(now_us, peer, message)
+        unheard = self._recovery.unheard
+        return unheard.asked(now_us, peer, message) or self._handovers.asked(now_us, peer, message)
 
     def _guarded(self, now_us: int, peer: str, message: Move) -> None:
         """What others stand by for goes elsewhere by their decision."""
@@ -304,7 +305,7 @@ class MoveOrders:
         number = self._number()
         order = msgspec.structs.replace(message, request=number)
         if isinstance(order, Move):  # Only an owner asks whether a node could have it.
-            order = msgspec.structs.replace(order, reads=None, links=(), fragments=0, streams=0)
+            order = msgspec.structs.replace(order, reads=None, links=(), fragments=0, streams=0, hears=())
         self._relayed.open(now_us, number, node, order, cause=cause, said=False)
         self._say_again(now_us)
 
@@ -335,6 +336,9 @@ class MoveOrders:
         relayed = self._relayed.get(reply.request)
         if relayed is None:
             if self._abroad.answered(now_us, peer, reply) or self._handovers.answered(now_us, peer, reply):
+                return True
+            if self._recovery.unheard.answered(now_us, peer, reply, payload):
+                self._recovery.tick(now_us)
                 return True
             if self.splits.answered(now_us, peer, reply):
                 return True
