@@ -15,7 +15,7 @@ import pytest
 import medusa as md
 from medusa.nodes.recovery import unheard_senders
 from medusa.nodes.recovery.owner_preference import PREFERENCE, Candidate, Hears, preferred
-from medusa.nodes.recovery.unheard_senders import DUE_US_MAX, due_us
+from medusa.nodes.recovery.unheard_senders import DUE_US_MAX, UnheardSenders, due_us
 from medusa.query.delay import fork_after_us
 from tests.nodes.consistency.delayed_run import SCHEMA, DelayedRun, second
 from tests.nodes.consistency.test_forks_amid_changes import AT, query
@@ -23,9 +23,7 @@ from tests.nodes.consistency.test_forks_amid_changes import AT, query
 NODES = ("e", "f", "m", "n", "s", "t", "w")
 
 
-def guarded(
-    q: md.Query | None = None, *, span_s: float = 10, standby: Sequence[str] = ("s",)
-) -> DelayedRun:
+def guarded(q: md.Query | None = None, *, span_s: float = 10, standby: Sequence[str] = ("s",)) -> DelayedRun:
     run = DelayedRun(q or query(), AT, names=NODES, read_at="n", span_us=second(span_s))
     request = run.deployer.deploy_guarded(run.q, AT, {"m": tuple(standby)}, ("w", "n"))
     reply, _ = run.fed.answer(run.deployer, request)
@@ -53,6 +51,11 @@ def cut(run: DelayedRun, ways: Sequence[tuple[str, str]], from_s: float, to_s: f
         run.at_second(to_s, lambda way=way: run.fed.network.heal(*way))  # type: ignore[misc]
 
 
+def handed_over(run: DelayedRun) -> list[str]:
+    """Lines that say so."""
+    return [line for line in run.fed.last().split("\n") if "fragment is handed over" in line]
+
+
 BOTH_WAYS = [("f", "m"), ("m", "f")]
 
 
@@ -64,6 +67,8 @@ def test_the_line_to_one_sender_is_cut_and_nothing_tentative_shows(ways: list[tu
     assert owner(run) == "m"
     run.run_to(6)
     assert owner(run) == "s"
+    [said] = handed_over(run)
+    assert said.split("unheard")[1].strip("=: '\"") == "f", said
     run.ends()
     assert owner(run) == "s", "it stays where it is once the line is back"
     assert run.reader.guesses == []
@@ -106,10 +111,20 @@ def test_a_lost_sender_is_heard_nowhere(at_s: float) -> None:
     run.at_second(8, run.fed.nodes["f"].restart)
     run.run_to(7)
     assert owner(run) == "m"
-    assert [line for line in run.fed.last().split("\n") if "is handed over" in line] == []
+    assert handed_over(run) == []
     run.ends()
     assert run.forks("m") == 1
     assert run.late() == []
+
+
+def test_what_is_lost_for_both_counts_as_heard_by_nobody() -> None:
+    """The owner misses it since 1 s; another one heard it 100 ms later, and hasn't noticed yet."""
+    heard = UnheardSenders._is_heard
+    missing = {"f": second(1)}
+    assert not heard(second(2), "f", {"f": second(0.9)}, missing)
+    assert heard(second(2), "f", {"f": second(0.2)}, missing)
+    assert not heard(second(2), "f", {}, missing)
+    assert heard(second(2), "e", {"e": second(0.9)}, missing), "that one isn't missing at the owner"
 
 
 def test_a_release_that_knows_no_such_question_keeps_standing_by(monkeypatch: pytest.MonkeyPatch) -> None:
