@@ -443,6 +443,7 @@ class NodeMind:
             own_peer=lambda node: node == settings.name or node in settings.own_peers,
             recovery=self.recovery,
             handovers=self.recovery.handovers,
+            unheard=self.recovery.unheard,
             abroad=self.abroad,
             by_plan=lambda *signal: self.market is not None and self.market.signal(*signal),
         )

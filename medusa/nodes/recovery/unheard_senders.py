@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from medusa.decoders import json_decoder
 from medusa.elements import END_US
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.order import no
@@ -60,7 +61,7 @@ STAYS_US = 60_000_000
 """A fragment stays so long where it has come to. Too small: it goes to and fro over lines that come and go;
 too large: so long nobody but a fork answers once its new owner misses something."""
 
-_HEARD = msgspec.json.Decoder(dict[str, int], strict=True)
+_HEARD = json_decoder(dict[str, int])
 
 
 def due_us(delay_us: int) -> int:
