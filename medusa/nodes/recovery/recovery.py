@@ -34,6 +34,7 @@ from medusa.nodes.recovery.proposals import Proposals
 from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.standby_kind import is_idle
 from medusa.nodes.recovery.succession import Succession
+from medusa.nodes.recovery.unheard_senders import UnheardSenders
 from medusa.nodes.reports import Copied
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
@@ -86,6 +87,8 @@ class Recovery:
     Args:
         fragments: what runs here, by name.
         is_up: whether a node is heard here.
+        broken_since_us: since when a node isn't heard here, or doesn't hear us; None: all is well.
+        heard_at_us: when a node was heard last; None: it never was.
         life_of: the newest life of a node that was heard of; 0: it wasn't.
         number: gives numbers for questions to nodes.
         make: makes the mind of a fragment that follows (spec, checkpoint, owner).
@@ -103,6 +106,7 @@ class Recovery:
         replication: what this node sends its secondaries.
         followings: what it follows.
         handovers: takeovers that are ordered.
+        unheard: has what misses a sender here go to a node that hears it.
         succession: what it does of what is decided.
         proposals: what it would have decided.
         coordination: who coordinates.
@@ -119,6 +123,8 @@ class Recovery:
         parsing: BackgroundParsing,
         diverting: Rerouting,
         is_up: Callable[[str], bool],
+        broken_since_us: Callable[[str], int | None],
+        heard_at_us: Callable[[str], int | None],
         life_of: Callable[[str], int],
         make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
         check: Callable[[FragmentSpec], None],
@@ -213,6 +219,18 @@ class Recovery:
             empty=empty,
             owned=owned,
             foreign=self.foreign,
+        )
+        self.unheard = UnheardSenders(
+            me,
+            fragments,
+            outbox=outbox,
+            handovers=self.handovers,
+            replication=self.replication,
+            succession=self.succession,
+            number=diverting.number,
+            is_up=is_up,
+            broken_since_us=broken_since_us,
+            heard_at_us=heard_at_us,
         )
         self.proposals = Proposals(
             me,
@@ -591,6 +609,7 @@ class Recovery:
         self.followings.take_held(now_us)
         self.proposals.tick(now_us)
         self._last_copies.tick()
+        self.unheard.tick(now_us)
         self.handovers.tick(now_us)
         self.coordination.tick(now_us)
 
@@ -605,6 +624,6 @@ class Recovery:
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has other work."""
-        times = [self.proposals.wake_at_us(now_us), self.handovers.wake_at_us()]
+        times = [self.proposals.wake_at_us(now_us), self.handovers.wake_at_us(), self.unheard.wake_at_us()]
         times.append(self.coordination.wake_at_us(now_us))
         return min((time for time in times if time is not None), default=None)
