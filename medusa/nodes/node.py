@@ -33,6 +33,7 @@ from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX, BackgroundPar
 from medusa.nodes.deploy.coordinator import DeploymentCoordinator
 from medusa.nodes.deploy.cross_query_reads import CrossQueryReads
 from medusa.nodes.deploy.standby_nodes import standby_nodes
+from medusa.nodes.deploy.taken_over import TakenOverDeployments
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.diskless.host import MemoryOnlyFragmentHost
 from medusa.nodes.diskless.sealed_cuts import CutSealer
@@ -346,6 +347,7 @@ class NodeMind:
             readers=names.readers_of,
             abroad=naming.abroad,
             unfinished=UnfinishedDeployments(catalog, naming),
+            succeeded=TakenOverDeployments(catalog, outbox=self.outbox, number=number, is_up=self._is_linked),
             guarded=lambda now_us, plan, request: self.recovery.deployed(now_us, plan, request),
             unguarded=lambda query: self.recovery.undeploys(query),
             is_up=self._is_linked,
@@ -868,6 +870,7 @@ class NodeMind:
             or self.recovery.answered(now_us, peer, reply)
             or self._queries.answered(now_us, peer, reply)
             or (self.market is not None and self.market.answered(peer, reply))
+            or self.coordinator.has_parts(now_us, peer, reply)
             or self.diverting.answered(now_us, peer, reply)
         ):
             self.coordinator.reply(now_us, peer, reply)
