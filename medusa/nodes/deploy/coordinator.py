@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+import msgspec
+
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.nodes.catalog.deployment_automaton import DeploymentEvent
 from medusa.nodes.catalog.persistence import CatalogWriter
@@ -211,7 +213,7 @@ class DeploymentCoordinator:
         if owner != self._catalog.node:
             self._is_there(client, request, plan.query, owner)
             return
-        other = self.elsewhere(plan.query)
+        other = self._other(plan.query)
         if other and len(self._waiting) >= WAITING_MAX:
             self._is_there(client, request, plan.query, other)
         elif other:
@@ -234,6 +236,14 @@ class DeploymentCoordinator:
         after = None if self._saver.idle else self._saver.save()
         self._answer(client, Reply(request=request), after=after)
 
+    def _other(self, query: str) -> str:
+        """The other node that coordinates a query of this name, as far as is known here; empty: none does."""
+        kept = self._catalog.configuration(query)
+        known = kept is not None and kept.current.parts is not None
+        by = kept.current.coordinator if known and kept is not None else self._catalog.node
+        # If it was removed while we were away we hear so any moment.
+        return by if by != self._catalog.node else self.elsewhere(query)
+
     def _is_there(self, client: str, request: int, query: str, owner: str) -> None:
         self._answer(client, there_already(request, query, owner, self.abroad(owner)))
 
@@ -243,7 +253,7 @@ class DeploymentCoordinator:
             return
         self._look_at_us = now_us + LOOK_US
         for (client, request), (until_us, plan, defined) in list(self._waiting.items()):
-            owner = self.elsewhere(plan.query)
+            owner = self._other(plan.query)
             going = defined > 1 and plan.query in self._catalog.deployments
             if (owner or going) and now_us < until_us:
                 continue
@@ -288,6 +298,7 @@ class DeploymentCoordinator:
         for fragment in plan.fragments:
             self._request += 1
             message, payload = self._way(self._request, fragment)
+            message = self._of_life(message)
             question = DeploymentQuestion(
                 query=plan.query, message=message, payload=payload, after=token, fragment=fragment
             )
@@ -296,6 +307,13 @@ class DeploymentCoordinator:
             if fragment.node != self._catalog.node:
                 self._ask(made)
         self._install_own(now_us, attempt)
+
+    def _of_life(self, message: Install | Instantiate) -> Install | Instantiate:
+        """The same, and of which query of that name it speaks."""
+        kept = self._catalog.configuration(message.query)
+        if kept is None or not isinstance(message, Install):
+            return message
+        return msgspec.structs.replace(message, life=kept.current.life)
 
     def _install_own(self, now_us: int, attempt: DeploymentAttempt) -> None:
         """Our own part comes last, when the streams it reads are there."""
@@ -483,7 +501,7 @@ class DeploymentCoordinator:
         self._request += 1
         question = DeploymentQuestion(
             query=query,
-            message=Install(request=self._request, query=query, fragment=fragment),
+            message=self._of_life(Install(request=self._request, query=query, fragment=fragment)),
             payload=payload,
             after=0,
         )
