@@ -214,6 +214,9 @@ class Handovers:
         if fragment in self._fragments and self._fragments[fragment].spec.reads_again:
             text = f"fragment {fragment!r} is recovered by upstream backup: its rows would be read again"
             return no("E_STORE", text, "leave it where it is, or deploy its query anew")
+        if fragment in self._fragments and to in self._fragments[fragment].spec.backup_nodes:
+            text = f"node {to!r} holds the state of fragment {fragment!r} for others, and would give it back"
+            return no("E_MOVE", text, "move it to another node, or deploy its query anew")
         if to not in replicas.followers and (why := self._may_not_come(now_us, configuration, replicas, to)):
             return why
         if silent := self.majority_away(fragment, to):

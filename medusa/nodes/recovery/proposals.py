@@ -392,7 +392,9 @@ class Proposals:
 
     def _coming(self, replicas: Replicas) -> list[str]:
         """Nodes that follow, and don't count."""
-        others = (node for node in replicas.followers if node not in (self._me, *replicas.secondaries))
+        hosted = self._fragments.get(replicas.fragment)
+        following = () if hosted is None else self._replication.wanted(hosted.spec, replicas)
+        others = (node for node in following if node not in (self._me, *replicas.secondaries))
         return [
             node
             for node in others
@@ -414,7 +416,9 @@ class Proposals:
                 return True
             return since_us is None and not self._replication.follows(replicas.fragment, node)
 
-        return [node for node in replicas.secondaries if lost(node)]
+        hosted = self._fragments.get(replicas.fragment)
+        kept = replicas.secondaries if hosted is None else self._replication.wanted(hosted.spec, replicas)
+        return [node for node in replicas.secondaries if node not in kept or lost(node)]
 
     def _revised(self, now_us: int, current: Configuration) -> Configuration | None:
         """What we propose: our fragments with the secondaries that follow, in the order of the plan, whoever
