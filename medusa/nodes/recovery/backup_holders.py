@@ -20,13 +20,14 @@ __all__ = ["followers_wanted", "relieves"]
 
 
 def followers_wanted(
-    spec: FragmentSpec, replicas: Replicas, *, is_up: Callable[[str], bool], refused: Callable[[str], bool]
+    spec: FragmentSpec, replicas: Replicas, *, is_up: Callable[[str], bool], refused: Callable[[str], bool], to: str = ""
 ) -> tuple[str, ...]:
     """The nodes to which the owner of a fragment sends its state, or what it is fed.
 
     Args:
         is_up: whether a node is heard.
         refused: whether a node has said that it has no room, not long ago.
+        to: the node that is to have the fragment by an order; empty: none is.
     """
     others = tuple(node for node in replicas.followers if node != replicas.owner)
     if spec.method != STATE_BACKUP or replicas.abroad:
@@ -36,15 +37,14 @@ def followers_wanted(
     order = [*runners, *holders] if replicas.owner in holders else [*holders, *runners]
     there = (node for node in order if node != replicas.owner and is_up(node) and not refused(node))
     first = next(there, "")
-    guest = (replicas.guest,) if replicas.guest else ()
-    if first in replicas.secondaries:
-        return (first, *guest)
-    return tuple(dict.fromkeys(node for node in (first, *replicas.secondaries, *guest) if node))
+    coming = [node for node in (to, replicas.guest) if node in others]
+    kept = () if first in replicas.secondaries else replicas.secondaries
+    return tuple(dict.fromkeys(node for node in (first, *kept, *coming) if node))
 
 
 def relieves(spec: FragmentSpec, replicas: Replicas, node: str) -> bool:
-    """Whether a node that holds the state of a fragment takes it from its owner, which is there: that held it for
-    others, and has it since the one before was lost."""
+    """Whether a node that holds the state of a fragment takes it from its owner, which is there: that held
+    it for others, and has it since the one before was lost."""
     if spec.method != STATE_BACKUP or node not in replicas.secondaries:
         return False
     return replicas.owner in spec.backup_nodes and node not in spec.backup_nodes

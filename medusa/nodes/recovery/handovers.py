@@ -291,6 +291,11 @@ class Handovers:
         if (order := self._orders.get(fragment)) is not None:
             self._end(order, why)
 
+    def target(self, fragment: str) -> str:
+        """The node that is to have a fragment of ours; empty: none is."""
+        order = self._orders.get(fragment)
+        return "" if order is None else order.to
+
     def going(self, fragment: str) -> bool:
         """Whether somebody wants a fragment of ours elsewhere."""
         return fragment in self._orders

@@ -168,7 +168,13 @@ class Recovery:
             "next_token": next_token,
         }
         self.replication = Replication(
-            me, catalog, fragments, is_up=is_up, abroad=hosting.is_abroad, **shared
+            me,
+            catalog,
+            fragments,
+            is_up=is_up,
+            abroad=hosting.is_abroad,
+            to=lambda fragment: self.handovers.target(fragment),
+            **shared,
         )
         self.followings = Followings(
             settings,

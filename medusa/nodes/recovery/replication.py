@@ -51,7 +51,8 @@ REST_US_MAX = 3_200_000
 
 PASSED_OVER_US = 60_000_000
 """A node that has no room for a state to hold is asked again after this. Too small: a large state is sent
-again and again in vain; too large: so long a fragment may be without a backup that there is room for by now."""
+again and again in vain; too large: so long a fragment may be without a backup for
+which there is room by now."""
 
 NO_ROOM = ("E_LIMIT", "E_MEMORY")
 RELEASED = "E_RELEASED"
@@ -115,6 +116,7 @@ class Replication:
         is_up: whether a node is there.
         abroad: whether a node is of another participant: how it runs fragments isn't known here.
         next_token: gives the numbers of attempts: larger than any before, over all lives.
+        to: the node to which a fragment of ours is ordered; empty: none.
     """
 
     def __init__(
@@ -128,8 +130,10 @@ class Replication:
         is_up: Callable[[str], bool],
         abroad: Callable[[str], bool],
         next_token: Callable[[], int],
+        to: Callable[[str], str],
     ) -> None:
         self._me, self._abroad = me, abroad
+        self._to = to
         self._catalog = catalog
         self._fragments = fragments
         self._outbox = outbox
@@ -138,7 +142,7 @@ class Replication:
         self._next_token = next_token
         self._links: dict[tuple[str, str], _Link] = {}
         self._no_room: dict[tuple[str, str], int] = {}
-        """Fragment whose state is to be held, and node that had no room for it -> until when it isn't asked."""
+        """Fragment whose state is to be held, and node that had no room for it -> not asked until then."""
         self._unheld: dict[str, None] = {}
         """Fragments of which we said that nobody holds their state."""
         self._now_us = 0
@@ -315,6 +319,7 @@ class Replication:
             spec,
             replicas,
             is_up=self._is_up,
+            to=self._to(spec.name),
             refused=lambda node: self._no_room.get((spec.name, node), 0) > self._now_us,
         )
 

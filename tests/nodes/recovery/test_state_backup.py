@@ -15,7 +15,9 @@ from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.query.boxes import Sink
 from medusa.query.recovery import STATE_BACKUP
 from medusa.wire.messages.configuration import Replicas
-from tests.nodes.taken_over import HALF, ROWS, Run
+from tests.nodes.recovery.test_passive_standby import Backup
+from tests.nodes.taken_over import HALF, PIECE, ROWS, Run
+from tests.nodes.test_handovers import order
 from tests.nodes.test_taken_over import CUT, UNITED, WHOLE, check_union, counting, shown, two_sources, uniting
 from tests.sim.planting import Mistake, edit, planted
 
@@ -215,9 +217,46 @@ def test_without_room_for_its_state_a_fragment_goes_on_with_its_own_disk_and_say
 
 def test_a_fragment_is_not_moved_to_a_node_that_holds_it_for_others() -> None:
     run, fragment = run_of(counting())
-    reply, _ = run.fed.answer(run.deployer, run.deployer.move(fragment, "e", timeout_us=5_000_000))
+    client, number = order(run, fragment, "e", by="m")
+    reply, _ = run.fed.answer(client, number)
     assert reply.code == "E_MOVE"
     assert "node 'e' holds the state of fragment 'q/kind' for others" in reply.text
+
+
+def test_it_is_moved_to_another_node_and_held_where_it_was() -> None:
+    run, fragment = run_of(counting())
+    run.publish(0, HALF)
+    client, number = order(run, fragment, "s2", by="m")
+    reply, _ = run.fed.answer(client, number)
+    assert reply.code == "", reply
+    run.until_owned(fragment, "s2")
+    until_held(run, fragment, "e")
+    run.lose("s2")
+    run.until(lambda: run.owner(fragment) in ("m", "s1"), "one of the others has it")
+    run.publish(HALF, ROWS)
+    run.check()
+
+
+def test_a_backup_of_an_older_epoch_is_not_taken() -> None:
+    run = Run(backed_up(uniting()), UNITED, standby=STANDBY, deploys="w", witnesses=("x",), tables=two_sources())
+    backup = Backup(run, "m", "e")
+    run.deploy()
+    [fragment] = run.fed.nodes["m"].brain.fragments
+    run.read()
+    run.until_guarded(fragment, 1)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    run.lose("m")
+    run.until_owned(fragment, "s1")
+    until_held(run, fragment, "e")
+    run.publish(HALF, ROWS - PIECE)
+    run.fed.run(for_us=200_000)
+    backup.comes_again(run, "m")
+    assert holders(run, fragment)["e"].owner == "s1"
+    run.lose("s1")
+    run.until_owned(fragment, "s2")
+    run.publish(ROWS - PIECE, ROWS)
+    check_union(run)
 
 
 # --- planted mistakes ---------------------------------------------------------------------------------------
@@ -229,13 +268,15 @@ def acknowledged_before_the_backup_has_it() -> None:
     hosted = run.hosted(fragment)
     assert hosted is not None
     [input] = hosted.inputs.values()
-    run.publish()
-    while "q.out" not in run.reader.ended:
-        run.fed.run(for_us=5_000)
+
+    def ahead() -> bool:
         record = holders(run, fragment)["e"].record
         assert record is not None
-        [held] = record.inputs
-        assert input.receiver.durable_seq <= held.next_seq
+        return input.receiver.durable_seq > record.inputs[0].next_seq
+
+    run.publish()
+    run.until(lambda: ahead() or "q.out" in run.reader.ended, "all rows come")
+    assert not ahead()
     assert input.receiver.durable_seq > 0
 
 
@@ -243,18 +284,41 @@ def test_nothing_is_acknowledged_that_the_backup_has_not() -> None:
     acknowledged_before_the_backup_has_it()
 
 
+def lost_late() -> None:
+    """Much was fed since the first checkpoint that was held, and acknowledged by the later ones."""
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]})
+    run.publish(0, HALF)
+    run.fed.run(for_us=2_000_000)
+    run.lose("m")
+    run.until_owned(fragment, "s2")
+    run.publish(HALF, ROWS)
+    run.check()
+
+
+def test_much_was_fed_since_the_first_checkpoint() -> None:
+    lost_late()
+
+
 MISTAKES = {
     "input is acknowledged before the backup covers it": (
         edit("nodes.fragment.durability:Secondaries.covers", "moment.token <= at", "True"),
         acknowledged_before_the_backup_has_it,
     ),
-    "what an owner before sent is held on": (
+    "an older state is held on, and gone on with": (
         edit(
-            "nodes.recovery.followings:Followings.frame",
-            "self._followed[name] = self._coming.pop(name)",
-            "self._followed.setdefault(name, self._coming.pop(name))",
+            "nodes.recovery.held_checkpoint:CheckpointReceiver._whole",
+            "= files, manifest, message.token, record",
+            "= (self._held or files), (self._manifest if self._held else manifest), message.token, record",
         ),
-        test_owners_are_lost_one_after_the_other,
+        lost_late,
+    ),
+    "what an owner of before sends is taken": (
+        edit(
+            "nodes.recovery.followings:Followings._check_free",
+            "if (replicas.owner, replicas.epoch) != (peer, message.epoch):",
+            "if False:",
+        ),
+        test_a_backup_of_an_older_epoch_is_not_taken,
     ),
 }
 
