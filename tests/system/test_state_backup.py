@@ -1,4 +1,4 @@
-"""A process is killed for good, and its disk is gone; its state was backed up at the node that sends to it."""
+"""A process is killed for good, and its disk is gone: its state was backed up at a node that sends to it."""
 
 from __future__ import annotations
 

@@ -58,9 +58,9 @@ class Limits:
     would go beyond it is refused."""
 
     backups_bytes: int = size("256 MiB", "0 B", "1024 GiB")
-    """States that are held for other nodes' fragments (`method="state_backup"`), of all of them together. What
-    goes beyond it is refused, and its owner looks for another node or goes on with its own disk alone. Too
-    small: fragments are without a backup; too large: that much memory."""
+    """States that are held for other nodes' fragments (`method="state_backup"`), of all of them together.
+    What goes beyond it is refused, and its owner looks for another node or goes on with its own disk alone.
+    Too small: fragments are without a backup; too large: that much memory."""
 
     query_memory_bytes: int = size("128 MiB", "1 MiB", "1024 GiB")
     """What the fragments of one query may hold here: their graphs as they run, state, rows that wait, and

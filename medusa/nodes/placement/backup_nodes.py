@@ -16,8 +16,8 @@ BACKUPS_MAX = 2
 
 
 def backup_order(fragment: str, upstream: Sequence[str]) -> tuple[str, ...]:
-    """The nodes in the order in which they hold its state: the first is that of the hash of its name, which is
-    the same on every machine.
+    """The nodes in the order in which they hold its state: the first is that of the hash of its name, which
+    is the same on every machine.
 
     Args:
         upstream: nodes that send to it, in the order of its inputs; each counts once.

@@ -20,7 +20,12 @@ __all__ = ["followers_wanted", "relieves"]
 
 
 def followers_wanted(
-    spec: FragmentSpec, replicas: Replicas, *, is_up: Callable[[str], bool], refused: Callable[[str], bool], to: str = ""
+    spec: FragmentSpec,
+    replicas: Replicas,
+    *,
+    is_up: Callable[[str], bool],
+    refused: Callable[[str], bool],
+    to: str = "",
 ) -> tuple[str, ...]:
     """The nodes to which the owner of a fragment sends its state, or what it is fed.
 

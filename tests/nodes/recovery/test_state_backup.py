@@ -98,7 +98,9 @@ def test_a_node_that_holds_it_hands_it_on() -> None:
     assert wanted(of("u1", "s"), down="o") == ("s",)
     assert wanted(of("u1"), down="o s") == ("u2",)
     spec = msgspec.structs.replace(
-        _spec_of(Run(backed_up(counting()), CUT, standby=STANDBY)), method=STATE_BACKUP, backup_nodes=("u1", "u2")
+        _spec_of(Run(backed_up(counting()), CUT, standby=STANDBY)),
+        method=STATE_BACKUP,
+        backup_nodes=("u1", "u2"),
     )
     assert relieves(spec, of("u1", "s"), "s")
     assert not relieves(spec, of("u1"), "s"), "it doesn't count yet"
@@ -189,7 +191,7 @@ def test_owner_and_backup_are_lost_at_once_and_that_is_told() -> None:
     assert status.fragments[fragment].owner == "m"
 
 
-# --- room ----------------------------------------------------------------------------------------------------
+# --- room --------------------------------------------------------------------------------------------------
 
 
 def test_without_room_for_its_state_a_fragment_goes_on_with_its_own_disk_and_says_so(
@@ -238,7 +240,9 @@ def test_it_is_moved_to_another_node_and_held_where_it_was() -> None:
 
 
 def test_a_backup_of_an_older_epoch_is_not_taken() -> None:
-    run = Run(backed_up(uniting()), UNITED, standby=STANDBY, deploys="w", witnesses=("x",), tables=two_sources())
+    run = Run(
+        backed_up(uniting()), UNITED, standby=STANDBY, deploys="w", witnesses=("x",), tables=two_sources()
+    )
     backup = Backup(run, "m", "e")
     run.deploy()
     [fragment] = run.fed.nodes["m"].brain.fragments
