@@ -262,9 +262,9 @@ class _Planning:
         return found
 
     def _upstream(self, found: Mapping[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
-        """Place of each fragment whose state is to be backed up -> nodes that send to it and can hold that, in
-        order. None where none can: then the first that stands by for it does. Who is named to stand by goes
-        on with it, and doesn't hold it."""
+        """Place of each fragment whose state is to be backed up -> nodes that send to it and can hold that,
+        in order. None where none can: then the first that stands by for it does. Who is named to stand by
+        goes on with it, and doesn't hold it."""
         methods, places = _methods(self._plan), {}
         for place in self._wanted:
             fragment = self._plan.fragments[place]

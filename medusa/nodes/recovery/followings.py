@@ -430,7 +430,8 @@ class Followings:
             backups = sum(each.held_bytes for each in held if each.spec.method == STATE_BACKUP)
             if backups > (bound := self._settings.limits.backups_bytes):
                 text = f"fragment {taking.spec.name!r} has {size_text(taking.held_bytes)} of state; "
-                text += f"node {node!r} holds at most {size_text(bound)} for others: raise limits.backups of {node!r}"
+                text += f"node {node!r} holds at most {size_text(bound)} for others: "
+                text += f"raise limits.backups of {node!r}"
                 raise RemoteProtocolError(text, peer=taking.owner, code="E_MEMORY")
         if sum(each.held_bytes for each in held) <= most:
             return

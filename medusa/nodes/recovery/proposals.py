@@ -40,6 +40,7 @@ from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.rewiring import streams_read
 from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.query.recovery import STATE_BACKUP
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.outbox import Outbox
@@ -417,7 +418,10 @@ class Proposals:
             return since_us is None and not self._replication.follows(replicas.fragment, node)
 
         hosted = self._fragments.get(replicas.fragment)
-        kept = replicas.secondaries if hosted is None else self._replication.wanted(hosted.spec, replicas)
+        backed_up = hosted is not None and hosted.spec.method == STATE_BACKUP
+        kept: Collection[str] = replicas.secondaries
+        if hosted is not None and backed_up:
+            kept = self._replication.wanted(hosted.spec, replicas)
         return [node for node in replicas.secondaries if node not in kept or lost(node)]
 
     def _revised(self, now_us: int, current: Configuration) -> Configuration | None:

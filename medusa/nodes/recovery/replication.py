@@ -326,7 +326,7 @@ class Replication:
     def _release(self, hosted: FragmentHost, replicas: Replicas, wanted: Sequence[str]) -> None:
         """Nodes whose word counts no more, since another holds the state, need keep nothing."""
         name = hosted.spec.name
-        kept = {*wanted, *replicas.secondaries, *hosted.counted}
+        kept = dict.fromkeys((*wanted, *replicas.secondaries, *hosted.counted))
         for node in [node for of, node in self._links if of == name and node not in kept]:
             link = self._links.pop((name, node))
             if link.state is not _S.RESTING:
