@@ -323,20 +323,20 @@ class Replication:
             refused=lambda node: self._no_room.get((spec.name, node), 0) > self._now_us,
         )
 
-    def _release(self, hosted: FragmentHost, replicas: Replicas, wanted: Sequence[str]) -> None:
+    def _release(self, hosted: FragmentHost, replicas: Replicas, follow: Sequence[str]) -> None:
         """Nodes whose word counts no more, since another holds the state, need keep nothing."""
         name = hosted.spec.name
-        kept = dict.fromkeys((*wanted, *replicas.secondaries, *hosted.counted))
+        kept = dict.fromkeys((*follow, *replicas.secondaries, *hosted.counted))
         for node in [node for of, node in self._links if of == name and node not in kept]:
             link = self._links.pop((name, node))
             if link.state is not _S.RESTING:
                 self._outbox.send(node, GiveUp(fragment=name, attempt=link.attempt, code=RELEASED))
                 self._tap(name)
 
-    def _say_unheld(self, hosted: FragmentHost, replicas: Replicas, wanted: Sequence[str]) -> None:
+    def _say_unheld(self, hosted: FragmentHost, replicas: Replicas, follow: Sequence[str]) -> None:
         """Once: nobody is there that could hold it, and why not."""
         name = hosted.spec.name
-        if wanted:
+        if follow:
             self._unheld.pop(name, None)
         elif name not in self._unheld:
             self._unheld[name] = None
