@@ -37,6 +37,10 @@ PAST_US = 4_000_000
 LATE_US = 3_000_000
 """By so much what is agreed just before the end of a contract may begin after it: clocks run apart too."""
 
+UNPAID_INTERVALS = 2
+"""What isn't receipted is of so many at most: a host stops then. A guest that nobody pays for it asks to be
+taken home after one, and has it until it is."""
+
 LINES = 20
 """So many of the last lines that a node said are looked at."""
 
@@ -67,14 +71,14 @@ class _Stay:
 
     Attributes:
         last_us: when it was last looked at there.
-        busiest: most rows that came in during ``interval_us``.
+        busiest: most rows that came in during ``window_us``.
         life: of the host, when it began.
     """
 
     host: str
     begin: int
     end: int
-    interval_us: int
+    window_us: int
     last_us: int = 0
     busiest: int = 0
     life: int = 0
@@ -85,7 +89,7 @@ class _Stay:
         if row > self.end or not self._lately:
             self.end = max(self.end, row)
             self._lately.append((now_us, self.end))
-        while self._lately[0][0] < now_us - self.interval_us and len(self._lately) > 1:
+        while self._lately[0][0] < now_us - self.window_us and len(self._lately) > 1:
             self._lately.popleft()
         self.busiest = max(self.busiest, self.end - self._lately[0][1])
 
@@ -174,9 +178,8 @@ class TradeChecks:
             about = name, node.brain.catalog.ownership.epoch(name)
             if about not in self.stays:
                 longest_s = max(each.terms.interval_s for each in self._contracts)
-                self.stays[about] = _Stay(
-                    node.name, row, row, longest_s * 1_000_000, life=node.brain.incarnation
-                )
+                window_us = UNPAID_INTERVALS * longest_s * 1_000_000
+                self.stays[about] = _Stay(node.name, row, row, window_us, life=node.brain.incarnation)
                 self.handed_over.append((self._world.now_us, name))
                 self._check_begins(node.name, name)
             self.stays[about].note(self._world.now_us, row)
@@ -292,7 +295,7 @@ class TradeChecks:
         return ""
 
     def check_bills(self, lost: set[str]) -> None:
-        """What is owed is for rows that were there, and for all of them but those of an interval a stay.
+        """What is owed is for rows that were there, and for all of them but those of two intervals a stay.
 
         Raises:
             SimulationError: more is, or less, or one denies what the other says.
@@ -310,8 +313,8 @@ class TradeChecks:
                 raise SimulationError(f"bill: {owed} for {rows} rows, at least {least} by {known.terms.id}")
 
     def _least_owed(self, known: TradedContract, host: str) -> int:
-        """At the lowest price, less an interval, of stays at hosts that lived: what came after the end isn't
-        paid, nor what died there."""
+        """At the lowest price, less two intervals, of stays at hosts that lived: what came after the end
+        isn't paid, nor what died there."""
         stays = [each for each in self.stays.values() if each.host == host]
         if any(EPOCH_US + each.last_us >= known.ends_us for each in stays):
             return 0
