@@ -40,7 +40,7 @@ def bills(stay_us: int, rows_per_step: int = 2, receipted_micro: int = 0) -> Tra
             ownership=SimpleNamespace(epoch=lambda _: 2),
             market=SimpleNamespace(trades=SimpleNamespace(deals=())),
         ),
-        loads=SimpleNamespace(fragment=lambda _: None),
+        loads=SimpleNamespace(fragment=lambda _: None, cpu_share=None, usage=None),
         incarnation=1,
         refusals={},
         market=market,

@@ -96,21 +96,23 @@ class _Stay:
 
 @dataclass(slots=True)
 class _Past:
-    """What load a node had lately: (when, cores)."""
+    """What load a node had lately: (when, cores that its fragments take, and all of its process)."""
 
-    loads: list[tuple[int, float]] = field(default_factory=list)
+    loads: list[tuple[int, float, float]] = field(default_factory=list)
 
-    def note(self, now_us: int, cores: float) -> None:
+    def note(self, now_us: int, fragments: float, process: float) -> None:
         self.loads = [each for each in self.loads if each[0] >= now_us - PAST_US]
-        self.loads.append((now_us, cores))
+        self.loads.append((now_us, fragments, process))
 
     @property
     def most(self) -> float:
-        return max((cores for _, cores in self.loads), default=0.0)
+        """With what the process takes beside its fragments: an owner pays to be rid of load whatever makes
+        it."""
+        return max((max(fragments, process) for _, fragments, process in self.loads), default=0.0)
 
     @property
     def least(self) -> float:
-        return min((cores for _, cores in self.loads), default=0.0)
+        return min((fragments for _, fragments, _ in self.loads), default=0.0)
 
 
 class TradeChecks:
@@ -160,7 +162,7 @@ class TradeChecks:
         self._look_at_guests(node)
         if self._world.now_us >= self._looked_us[node.name] + LOOK_US:
             self._looked_us[node.name] = self._world.now_us
-            self._past[node.name].note(self._world.now_us, self._load(node))
+            self._past[node.name].note(self._world.now_us, self._load(node), _process_cores(node))
             self._look_at_limits(node)
             self._look_at_words(node)
 
@@ -332,6 +334,12 @@ class TradeChecks:
             each for each in market.status(machine.clock.monotonic_us()).contracts if each.id == contract
         ]
         return found.receipts, found.owed_micro + found.settled_micro
+
+
+def _process_cores(node: NodeMachine) -> float:
+    """Cores that all of it takes, as measured."""
+    share, usage = node.brain.loads.cpu_share, node.brain.loads.usage
+    return 0.0 if share is None or usage is None else share * usage.cores
 
 
 def _units(deal: KeptDeal) -> float:
