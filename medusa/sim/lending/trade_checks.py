@@ -38,8 +38,9 @@ LATE_US = 3_000_000
 """By so much what is agreed just before the end of a contract may begin after it: clocks run apart too."""
 
 UNPAID_INTERVALS = 2
-"""What isn't receipted is of so many at most: a host stops then. A guest that nobody pays for it asks to be
-taken home after one, and has it until it is."""
+"""What isn't receipted is of so many at most when a host asks for a guest to be taken home: one that nobody
+pays for after one, any other after two. What comes in between that and its going home may be unpaid too:
+hosts don't have guests rest (docs/market.md)."""
 
 LINES = 20
 """So many of the last lines that a node said are looked at."""
@@ -71,7 +72,8 @@ class _Stay:
 
     Attributes:
         last_us: when it was last looked at there.
-        busiest: most rows that came in during ``window_us``.
+        busiest: most rows that came in during ``window_us``, before its host asked for it to be taken home.
+        asked: the row at which that was; None: it hasn't.
         life: of the host, when it began.
     """
 
@@ -81,17 +83,27 @@ class _Stay:
     window_us: int
     last_us: int = 0
     busiest: int = 0
+    asked: int | None = None
     life: int = 0
     _lately: deque[tuple[int, int]] = field(default_factory=deque)
 
-    def note(self, now_us: int, row: int) -> None:
+    def note(self, now_us: int, row: int, *, asks: bool) -> None:
         self.last_us = now_us
-        if row > self.end or not self._lately:
-            self.end = max(self.end, row)
+        self.end = max(self.end, row)
+        if self.asked is not None:
+            return
+        if not self._lately or self.end > self._lately[-1][1]:
             self._lately.append((now_us, self.end))
-        while self._lately[0][0] < now_us - self.window_us and len(self._lately) > 1:
+        while len(self._lately) > 1 and self._lately[1][0] <= now_us - self.window_us:
             self._lately.popleft()
         self.busiest = max(self.busiest, self.end - self._lately[0][1])
+        self.asked = self.end if asks else None
+
+    @property
+    def due(self) -> int:
+        """Rows that have to be paid at least."""
+        until = self.end if self.asked is None else self.asked
+        return max(until - self.begin - self.busiest, 0)
 
 
 @dataclass(slots=True)
@@ -184,7 +196,8 @@ class TradeChecks:
                 self.stays[about] = _Stay(node.name, row, row, window_us, life=node.brain.incarnation)
                 self.handed_over.append((self._world.now_us, name))
                 self._check_begins(node.name, name)
-            self.stays[about].note(self._world.now_us, row)
+            asks = name in node.brain.abroad.giving_back()
+            self.stays[about].note(self._world.now_us, row, asks=asks)
 
     def _check_begins(self, host: str, fragment: str) -> None:
         wall_us = EPOCH_US + self._world.now_us
@@ -297,7 +310,8 @@ class TradeChecks:
         return ""
 
     def check_bills(self, lost: set[str]) -> None:
-        """What is owed is for rows that were there, and for all of them but those of two intervals a stay.
+        """What is owed is for rows that were there, and for all of them but those of two intervals a stay,
+        and what came in once its host wanted it taken home.
 
         Raises:
             SimulationError: more is, or less, or one denies what the other says.
@@ -315,13 +329,13 @@ class TradeChecks:
                 raise SimulationError(f"bill: {owed} for {rows} rows, at least {least} by {known.terms.id}")
 
     def _least_owed(self, known: TradedContract, host: str) -> int:
-        """At the lowest price, less two intervals, of stays at hosts that lived: what came after the end
-        isn't paid, nor what died there."""
+        """At the lowest price, of stays at hosts that lived: what came after the end isn't paid, nor what
+        died there."""
         stays = [each for each in self.stays.values() if each.host == host]
         if any(EPOCH_US + each.last_us >= known.ends_us for each in stays):
             return 0
         whole = [each for each in stays if each.life == self._nodes[host].brain.incarnation]
-        rows = sum(max(each.end - each.begin - each.busiest, 0) for each in whole)
+        rows = sum(each.due for each in whole)
         price_micro = known.terms.price_micro - known.terms.range_micro
         return int(rows * self._nano * price_micro / ROUNDING) // UNIT
 
