@@ -17,6 +17,10 @@ SEEDS = 25
 """Of each of the two."""
 FOUND = {
     154: "a host that rested when its contract was revoked wanted to be woken at once, for ever",
+    171: "checkers: a stop after two intervals was taken for one that came too late",
+    177: "checkers: its owner was thirty times slower, and took its guest home late",
+    207: "checkers: an owner pays to be rid of load, also of what isn't its fragments'",
+    243: "checkers: a guest that nobody pays for goes home after an interval, and some",
 }
 """Seeds of ``trading`` that failed once, and why."""
 SEARCHED = 200
