@@ -31,6 +31,11 @@ FOUND = {
         "delay",
         401,
     ): "a publisher could never reach the node where its source stands alone: nobody can miss it",
+    (
+        "delay",
+        1121,
+    ): "a fork didn't wait for an input that was corrected for a moment: its rows came too late",
+    ("delay", 1440): "the same, of a source that was started again",
     ("policies", 111): "an input was taken for stable before its sender had said how it is",
 }
 """Seeds that have failed, and why."""

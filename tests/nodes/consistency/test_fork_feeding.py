@@ -640,6 +640,20 @@ def test_a_sender_that_corrects_for_longer_than_x_holds_nobody_up() -> None:
     assert life.shown() == [("b",)]
 
 
+def test_a_sender_that_corrects_for_a_moment_isnt_lifted_in_a_fork_that_is_there() -> None:
+    """What it brings then would come too late for the fork, and show with the corrections of the other one."""
+    life = judged()
+    life.state("f", "up_failure", fork=1)
+    life.now_us = 1_000_000
+    life.state("e", "stabilization")
+    life.guesses_boundary("f", 1, 0, 160)
+    assert life.shown() == [160]
+    life.pass_to(1_000_000 + FORKS_AFTER_US - 1)
+    assert life.shown() == [160]
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.shown() == [160, ("a",)]
+
+
 def test_a_stream_that_begins_anew_is_corrected_once_what_it_has_is_fed() -> None:
     """Its rows count from 0 again: the number that was waited for never comes."""
     life = judged()
