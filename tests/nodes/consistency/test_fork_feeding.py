@@ -641,7 +641,7 @@ def test_a_sender_that_corrects_for_longer_than_x_holds_nobody_up() -> None:
 
 
 def test_a_sender_that_corrects_for_a_moment_isnt_lifted_in_a_fork_that_is_there() -> None:
-    """What it brings then would come too late for the fork, and show with the corrections of the other one."""
+    """What it brings then would be too late for the fork, and show with the corrections of the other."""
     life = judged()
     life.state("f", "up_failure", fork=1)
     life.now_us = 1_000_000
