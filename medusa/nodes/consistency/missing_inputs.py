@@ -177,7 +177,8 @@ class MissingInputs:
         else:
             seen.approach = None  # Of who is silent again, or has a backlog to bring, it begins anew.
         if seen.silent_us is None and not seen.behind:
-            seen.since_us = None
+            # Who is heard again says only then that it is being corrected: others wait since before that.
+            seen.since_us = seen.since_us if seen.late else None
         elif seen.since_us is None:
             seen.since_us = now_us if seen.silent_us is None else seen.silent_us
         seen.overdue = seen.since_us is not None and now_us - seen.since_us >= self._wait_us
@@ -211,10 +212,10 @@ class MissingInputs:
 
     @property
     def calm(self) -> bool:
-        """All inputs are heard, none is behind, and no source that others wait for is without a publisher, or
-        awaits one."""
+        """All inputs are heard, none is behind or late, and no source that others wait for is without a
+        publisher, or awaits one."""
         return not (self._unpublished.any or self._awaited.sources) and not any(
-            seen.behind or seen.silent_us is not None for seen in self._seen.values()
+            seen.behind or seen.late for seen in self._seen.values()
         )
 
     def missed(self) -> list[FragmentInput]:
