@@ -15,7 +15,7 @@ one of which the publishers are to come back (``awaited_publishers``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -184,14 +184,19 @@ class MissingInputs:
         seen.overdue = seen.since_us is not None and now_us - seen.since_us >= self._wait_us
 
     def _is_near(self, now_us: int, input: FragmentInput, seen: _Seen) -> bool:
-        if (stands_us := self._stands_us(input.source)) is None:
-            stands_us = self._others_us(input)
-        # Of who promises nothing nobody can say how near it is.
-        if stands_us is None or input.receiver.boundary_us == START_US:
+        if (goal_us := self._goal_us(input)) is None:
             return True
         if seen.approach is None:
             seen.approach = Approach(self._margin_us, self._wait_us)
-        return seen.approach.is_over(now_us, input.receiver.boundary_us, stands_us)
+        return seen.approach.is_over(now_us, input.receiver.boundary_us, goal_us)
+
+    def _goal_us(self, input: FragmentInput) -> int | None:
+        """Where an input is waited for; None: it isn't, or it promises nothing, and nobody can say how near it
+        is."""
+        if input.receiver.boundary_us == START_US:
+            return None
+        stands_us = self._stands_us(input.source)
+        return self._others_us(input) if stands_us is None else stands_us
 
     def _others_us(self, input: FragmentInput) -> int | None:
         """How far those have come that meet an input, and wait for it: what they brought below is held up by
@@ -272,6 +277,13 @@ class MissingInputs:
         """Whether this is one of those."""
         seen = self._seen.get(input)
         return seen is not None and seen.behind
+
+    def waited_for(self, sources: Set[str]) -> Iterator[tuple[FragmentInput, int, int]]:
+        """The inputs of these sources for which something waits: what each has promised, and where it is
+        waited for."""
+        for input in self._seen:
+            if input.source in sources and (goal_us := self._goal_us(input)) is not None:
+                yield input, input.receiver.boundary_us, goal_us
 
     def brought_after(self, input: FragmentInput, others: Iterable[FragmentInput]) -> bool:
         """Whether one of these has brought something after this one brought something last, or since this one
