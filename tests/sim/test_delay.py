@@ -43,6 +43,7 @@ FOUND = {
     ): "a stream was called stable while another input's sender was held up, for too short to say so",
     ("delay", 1664): "the same, of a sender that had stood still",
     ("delay", 2008): "the same, of a stream that was behind since a sender was started again",
+    ("delay", 1991): "that a stream is stable overtook the boundary that closes its last windows",
     ("policies", 111): "an input was taken for stable before its sender had said how it is",
 }
 """Seeds that have failed, and why."""

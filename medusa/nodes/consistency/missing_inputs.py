@@ -191,7 +191,7 @@ class MissingInputs:
         return seen.approach.is_over(now_us, input.receiver.boundary_us, goal_us)
 
     def _goal_us(self, input: FragmentInput) -> int | None:
-        """Where an input is waited for; None: it isn't, or it promises nothing, and nobody can say how near it
+        """Where an input is waited for; None: it isn't, or it promises nothing, so nobody can say how near it
         is."""
         if input.receiver.boundary_us == START_US:
             return None

@@ -70,8 +70,8 @@ def test_what_came_before_an_input_went_is_not_enough() -> None:
 
 
 def one_is_back_and_the_other_is_far() -> Forking:
-    """e has failed and is stable again; f, which it meets, is heard and said to be stable all the time, and its
-    own input is late."""
+    """e has failed and is stable again; f, which it meets, is heard and said to be stable all the time, and
+    its own input is late."""
     life = Forking(query(), judged=True)
     for peer in "ef":
         life.comes(peer)
