@@ -31,6 +31,19 @@ FOUND = {
         "delay",
         401,
     ): "a publisher could never reach the node where its source stands alone: nobody can miss it",
+    ("delay", 772): "a stream was called stable before its corrections, with a fork that hadn't waited",
+    (
+        "delay",
+        1121,
+    ): "a fork didn't wait for an input that was corrected for a moment: its rows came too late",
+    ("delay", 1440): "the same, of a source that was started again",
+    (
+        "delay",
+        1760,
+    ): "a stream was called stable while another input's sender was held up, for too short to say so",
+    ("delay", 1664): "the same, of a sender that had stood still",
+    ("delay", 2008): "the same, of a stream that was behind since a sender was started again",
+    ("delay", 1991): "that a stream is stable overtook the boundary that closes its last windows",
     ("policies", 111): "an input was taken for stable before its sender had said how it is",
 }
 """Seeds that have failed, and why."""

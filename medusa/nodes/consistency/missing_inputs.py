@@ -15,7 +15,7 @@ one of which the publishers are to come back (``awaited_publishers``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -177,20 +177,26 @@ class MissingInputs:
         else:
             seen.approach = None  # Of who is silent again, or has a backlog to bring, it begins anew.
         if seen.silent_us is None and not seen.behind:
-            seen.since_us = None
+            # Who is heard again says only then that it is being corrected: others wait since before that.
+            seen.since_us = seen.since_us if seen.late else None
         elif seen.since_us is None:
             seen.since_us = now_us if seen.silent_us is None else seen.silent_us
         seen.overdue = seen.since_us is not None and now_us - seen.since_us >= self._wait_us
 
     def _is_near(self, now_us: int, input: FragmentInput, seen: _Seen) -> bool:
-        if (stands_us := self._stands_us(input.source)) is None:
-            stands_us = self._others_us(input)
-        # Of who promises nothing nobody can say how near it is.
-        if stands_us is None or input.receiver.boundary_us == START_US:
+        if (goal_us := self._goal_us(input)) is None:
             return True
         if seen.approach is None:
             seen.approach = Approach(self._margin_us, self._wait_us)
-        return seen.approach.is_over(now_us, input.receiver.boundary_us, stands_us)
+        return seen.approach.is_over(now_us, input.receiver.boundary_us, goal_us)
+
+    def _goal_us(self, input: FragmentInput) -> int | None:
+        """Where an input is waited for; None: it isn't, or it promises nothing, so nobody can say how near it
+        is."""
+        if input.receiver.boundary_us == START_US:
+            return None
+        stands_us = self._stands_us(input.source)
+        return self._others_us(input) if stands_us is None else stands_us
 
     def _others_us(self, input: FragmentInput) -> int | None:
         """How far those have come that meet an input, and wait for it: what they brought below is held up by
@@ -211,10 +217,10 @@ class MissingInputs:
 
     @property
     def calm(self) -> bool:
-        """All inputs are heard, none is behind, and no source that others wait for is without a publisher, or
-        awaits one."""
+        """All inputs are heard, none is behind or late, and no source that others wait for is without a
+        publisher, or awaits one."""
         return not (self._unpublished.any or self._awaited.sources) and not any(
-            seen.behind or seen.silent_us is not None for seen in self._seen.values()
+            seen.behind or seen.late for seen in self._seen.values()
         )
 
     def missed(self) -> list[FragmentInput]:
@@ -271,6 +277,13 @@ class MissingInputs:
         """Whether this is one of those."""
         seen = self._seen.get(input)
         return seen is not None and seen.behind
+
+    def waited_for(self, sources: Set[str]) -> Iterator[tuple[FragmentInput, int, int]]:
+        """The inputs of these sources for which something waits: what each has promised, and where it is
+        waited for."""
+        for input in self._seen:
+            if input.source in sources and (goal_us := self._goal_us(input)) is not None:
+                yield input, input.receiver.boundary_us, goal_us
 
     def brought_after(self, input: FragmentInput, others: Iterable[FragmentInput]) -> bool:
         """Whether one of these has brought something after this one brought something last, or since this one

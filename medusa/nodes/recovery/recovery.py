@@ -23,6 +23,7 @@ from medusa.nodes.migration.state_receiver import Carried
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import StandbyNode
 from medusa.nodes.recovery.audience import audience
+from medusa.nodes.recovery.backup_holders import relieves
 from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
 from medusa.nodes.recovery.first_configuration import first_configuration, life_of
 from medusa.nodes.recovery.followings import Followings
@@ -145,6 +146,8 @@ class Recovery:
         self._fragments = fragments
         self._is_up = is_up
         self._outbox = outbox
+        self._relieved: dict[str, int] = {}
+        """Fragment -> the epoch in which we took it from a node that only held it, until it runs here."""
         self.agreement = agreement = Agreement(
             settings,
             catalog,
@@ -171,7 +174,13 @@ class Recovery:
             "next_token": next_token,
         }
         self.replication = Replication(
-            me, catalog, fragments, is_up=is_up, abroad=hosting.is_abroad, **shared
+            me,
+            catalog,
+            fragments,
+            is_up=is_up,
+            abroad=hosting.is_abroad,
+            to=lambda fragment: self.handovers.target(fragment),
+            **shared,
         )
         self.followings = Followings(
             settings,
@@ -242,7 +251,9 @@ class Recovery:
             followings=self.followings,
             succession=self.succession,
             wait_us=settings.recovery.wait_us,
-            wanted=lambda each: self.handovers.wanted(each) or hosting.comes_home(each),
+            wanted=lambda each: (
+                self.handovers.wanted(each) or hosting.comes_home(each) or self._relieves(each)
+            ),
             guest=self.handovers.guest,
             lends=self.handovers.lends,
             abroad=hosting.is_abroad,
@@ -569,6 +580,15 @@ class Recovery:
             or self.succession.changes(fragment)
         )
 
+    def _relieves(self, replicas: Replicas) -> bool:
+        """Whether what we hold is to be ours since its owner only held it too. If it was given back before,
+        as we couldn't open it, it stays there for the life of this node."""
+        name = replicas.fragment
+        spec = self.followings.spec_of(name)
+        if spec is None or not self._is_up(replicas.owner) or not relieves(spec, replicas, self._me):
+            return False
+        return self._relieved.setdefault(name, replicas.epoch) == replicas.epoch
+
     def _could_have(self, fragment: str) -> bool:
         return self._has(fragment) or self.followings.spec_of(fragment) is not None
 
@@ -583,6 +603,8 @@ class Recovery:
         for name in [name for name in self._fragments if name.partition("/")[0] == query]:
             self.replication.drop(name)
         self.followings.removed(query)
+        for name in [name for name in self._relieved if name.partition("/")[0] == query]:
+            del self._relieved[name]
         self.handovers.removed(query)
         self.succession.removed(query)
         self.proposals.removed(query)
@@ -601,6 +623,10 @@ class Recovery:
             rows: only what ``rows_wake_at_us`` speaks of.
         """
         self.agreement.tick(now_us)
+        for name in [name for name in self._relieved if name in self._fragments]:
+            hosted = self._fragments[name]
+            if not (hosted.frozen or hosted.failed):
+                del self._relieved[name]
         self.followings.tick(now_us)
         self.replication.tick(now_us)
         if rows:

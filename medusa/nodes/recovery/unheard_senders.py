@@ -25,6 +25,7 @@ from medusa.nodes.recovery.owner_preference import Hears, preferred
 from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.succession import Succession
 from medusa.ports import Buffer
+from medusa.query.recovery import STATE_BACKUP
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Replicas
 from medusa.wire.messages.move import Move
@@ -302,6 +303,8 @@ class UnheardSenders:
 def _may_go(hosted: FragmentHost, replicas: Replicas) -> bool:
     """Whether it runs here, and goes on elsewhere where it stands."""
     forgets = hosted.forgets or hosted.spec.keeps_nothing or hosted.spec.reads_again
+    # Who only holds its state would give it back at once.
+    forgets = forgets or hosted.spec.method == STATE_BACKUP
     runs = not (hosted.failed or hosted.frozen or hosted.settling)
     return runs and not forgets and not replicas.abroad and bool(replicas.secondaries)
 
