@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import medusa as md
 import tests.oracle.user  # noqa: F401  registers its boxes
-import tests.oracle.window_kinds  # noqa: F401
+import tests.oracle.window_kinds
 from medusa.elements import Boundary, Train
 from medusa.engine.fragment import Fragment
 from medusa.query.boxes import Graph, Input, Sink, Source

@@ -56,7 +56,7 @@ class _Step:
         batches: of each input its rows, in this order.
         places: of each row its place in the batch of its input.
         stops: of each row the end of the run of rows of its key and input.
-        seqs: number of each row among all rows of this box, in merged order; in a part of a split (time, place).
+        seqs: number of each row among all rows of this box, in merged order; in a part (time, place).
         keys: (key, its first row, end of its rows).
     """
 
@@ -329,7 +329,11 @@ class ProcessBox(Operator):
         for number, waiting in enumerate(self._waiting):
             waiting.save(state, f"waiting-{number}")
         state.tables["keys"] = save_keys(
-            self._states, self._names, self._key_types, self._spec.state, timed=self._spec.positions is not None
+            self._states,
+            self._names,
+            self._key_types,
+            self._spec.state,
+            timed=self._spec.positions is not None,
         )
 
     def load_more(self, state: BoxState) -> None:

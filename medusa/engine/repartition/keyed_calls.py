@@ -29,6 +29,9 @@ from medusa.query.shape import types_of
 
 __all__ = ["PROCESS"]
 
+BEGAN_US = START_US + 1
+"""Of keys that began before the split: before all times, and behind what rows have in place of it."""
+
 
 def _waiting_keys(cut: StateCut, input: int) -> tuple[list[pa.Array], npt.NDArray[np.bool_]]:
     """The keys of the rows of an input that wait, and on which rows they fail."""
@@ -49,7 +52,7 @@ def cut_process(cut: StateCut) -> CutState:
     assert isinstance(whole, Process)
     keys = state.tables["keys"]
     owners = cut.owners(cut.keys(keys, whole.keys))
-    more = {"@first_us": pa.array(np.full(keys.num_rows, START_US), pa.int64())}
+    more = {"@first_us": pa.array(np.full(keys.num_rows, BEGAN_US), pa.int64())}
     tables: list[Tables] = [{"keys": each} for each in cut.parts("keys", keys, owners, more)]
     largest_us, seen = state.meta["largest_us"], []
     for input, router in enumerate(cut.made.routers):

@@ -88,8 +88,8 @@ def save_keys(
     saved = [each.saved() for each in states.values()]
     columns = [_array(values, type) for values, type in zip(keys, types, strict=True)]
     firsts = [each.first for each in states.values()]
-    for numbers in zip(*firsts, strict=True) if timed and firsts else [firsts] * (1 + timed):
-        columns.append(pa.array(numbers, pa.int64()))
+    numbers = zip(*firsts, strict=True) if timed and firsts else [firsts] * (1 + timed)
+    columns += [pa.array(each, pa.int64()) for each in numbers]
     columns.append(pa.array([timers for _, timers in saved], _TIMERS))
     columns += [
         pa.array([values[place] for values, _ in saved], to_arrow(field.type))

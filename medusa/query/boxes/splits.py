@@ -143,7 +143,9 @@ class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", 
                 f"{label}: needs one or two positions, other columns than by and release", code="query.split"
             )
         if self.release is not None and self.within_us:
-            raise QueryError(f"{label}: a row is released by a column or within, not both", code="query.split")
+            raise QueryError(
+                f"{label}: a row is released by a column or within, not both", code="query.split"
+            )
         if self.arrival and (self.by or self.within_us or self.release or len(self.positions) > 1):
             raise QueryError(
                 f"{label}: in order of arrival there is one position and no more", code="query.split"

@@ -108,8 +108,8 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
         keys: by which rows and state are kept apart; the same expressions for every input.
         state: the fields that are kept for each key; may be empty.
         names: of the inputs, where there are several; None for one.
-        positions: of a part of a split: columns (int64) that its rows have besides, by which a merge puts them
-            in order: the microsecond at which the row is released, which is that of its call (of a timer the
+        positions: of a part of a split: columns (int64) that its rows have besides, by which a merge
+            orders them: the microsecond at which the row is released, which is that of its call (of a timer the
             one before, since all rows below its time come first); of a timer the time of the first row of its
             key; and the place, among rows of one time, of the row that caused it (of a timer: of that first
             row). Every input has a last column called as the place, with the number of the row.
@@ -187,7 +187,10 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
                         f" got {row.schema[-1].name!r} of type {row.schema[-1].type}",
                         code="query.split",
                     )
-            schema = (*schema, *(Field(check_column_name(name, what=label), "int64") for name in self.positions))
+            schema = (
+                *schema,
+                *(Field(check_column_name(name, what=label), "int64") for name in self.positions),
+            )
             refuse_twice(schema, label=label)
         return StreamShape(label, schema, timed=True, no_window=lost)
 

@@ -25,7 +25,16 @@ from medusa.query.graph import check_graph, label_of
 from medusa.query.rewrite.key_ranges import even_cuts
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["BLOCK_ROWS", "SplitBoxes", "cuts_of", "find_split", "functions_of_parts", "in_order", "merge", "split"]
+__all__ = [
+    "BLOCK_ROWS",
+    "SplitBoxes",
+    "cuts_of",
+    "find_split",
+    "functions_of_parts",
+    "in_order",
+    "merge",
+    "split",
+]
 
 BLOCK_ROWS = 1_024
 """Rows without a key that go the same way."""
