@@ -1,7 +1,8 @@
 """Mistakes in how nodes trade load: in the market on nodes, in what it asks of moves, and in what is paid.
 
 They are those of an engineer who writes ``medusa.nodes.market``, ``medusa.nodes.abroad`` or what they use of
-``medusa.market``; ``tests.sim.planting`` plants one, and a seed of ``trading`` or ``deserted`` notices it.
+``medusa.market``; ``tests.sim.planting`` plants one, and a seed of ``trading`` or ``deserted`` notices it, or
+a unit test: for what only comes about where somebody lies, or at a moment that few seeds meet.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ TRADING: dict[str, Mistake] = {
         about="An owner gives load away that costs it less at home than it pays.",
         edits=edit(_WORTHWHILE, "self._books.saved(load, task, units) > least", "units > 0"),
         scenarios=_IN,
+        tests="tests/market/negotiation/test_random_networks.py",
     ),
     "the price of a contract is booked instead of the agreed one": Mistake(
         area="prices",
@@ -103,6 +105,7 @@ TRADING: dict[str, Mistake] = {
         "never hears that the task is home.",
         edits=edit("nodes.market.paid_tasks:PaidTasks.__init__", "TaskMarks(kept.marks)", "TaskMarks()"),
         scenarios=_IN,
+        seed=1,
     ),
     "what was agreed is forgotten at a restart": Mistake(
         area="restarts",
@@ -114,6 +117,7 @@ TRADING: dict[str, Mistake] = {
             "self._tasks.resume(time_us, type(kept.trades)())",
         ),
         scenarios=_IN,
+        seed=7,
     ),
     "receipts aren't kept": Mistake(
         area="restarts",
@@ -133,6 +137,8 @@ TRADING: dict[str, Mistake] = {
         "is signed.",
         edits=edit("nodes.market.node_market:NodeMarket._keep", "payload, after=token", "payload, after=0"),
         scenarios=_IN,
+        seed=0,
+        shows="SimulationError: kept: ",
     ),
     "what came home isn't told": Mistake(
         area="returns",
@@ -166,6 +172,8 @@ TRADING: dict[str, Mistake] = {
             "return False",
         ),
         scenarios=_IN,
+        seed=0,
+        tests="tests/nodes/abroad/test_permits.py::test_what_a_host_sends_back_is_what_it_was_lent",
     ),
     "state isn't kept for its owner": Mistake(
         area="returns",
@@ -176,10 +184,12 @@ TRADING: dict[str, Mistake] = {
             "now_us >= asking.since_us",
         ),
         scenarios=_IN,
+        tests="tests/nodes/abroad/test_permits.py::"
+        "test_state_is_kept_for_an_owner_that_is_away_and_not_for_longer",
     ),
-    "a reading that comes again is disputed": Mistake(
+    "a reading that comes again isn't answered": Mistake(
         area="payments",
-        about="A reading that was signed already and comes again is taken for a new one: its receipt is "
+        about="A reading that was signed already and comes again isn't answered: its receipt is "
         "never said again, and the host waits for ever.",
         edits=edit(
             "market.ledger.consumer_book:ConsumerBook._receive_reading",
@@ -187,5 +197,107 @@ TRADING: dict[str, Mistake] = {
             "if False:",
         ),
         scenarios=_IN,
+        tests="tests/market/ledger/test_trial.py",
+    ),
+    "an owner signs whatever a host bills": Mistake(
+        area="payments",
+        about="A host counts each row of a guest twice, and its owner doesn't compare that with the rows "
+        "that it has: both book the same, and it pays for work that nobody did.",
+        edits=(
+            Edit(
+                "market.ledger.consumer_book:ConsumerBook._short",
+                "if each.end_row > allowed:",
+                "if allowed < 0:",
+            ),
+            Edit(
+                "nodes.market.lent_fragments:LentFragments.guests",
+                "row=each.rows_in,",
+                "row=2 * each.rows_in,",
+            ),
+        ),
+        scenarios=_IN,
+        shows="SimulationError: charge: ",
+        seed=0,
+    ),
+    "a receipt that comes again counts again": Mistake(
+        area="payments",
+        about="A host enters a receipt as often as it comes. Three checks stand in its way; all are away.",
+        edits=(
+            Edit(
+                "market.ledger.provider_book:ProviderBook._receive_receipt",
+                "if reading.number < self.chain.number:\n        return",
+                "",
+            ),
+            Edit("market.ledger.provider_book:ProviderBook._receive_receipt", "if fault:", "if False:"),
+            Edit("market.ledger.accounts:Accounts.post", "if entry.number < after:", "if entry.number < 0:"),
+        ),
+        scenarios=_IN,
+        tests="tests/market/ledger/test_trial.py",
+    ),
+    "a row is booked for twice of what was agreed": Mistake(
+        area="prices",
+        about="Both sides book a row of a task for twice of what was agreed that it takes: they never "
+        "differ.",
+        edits=(
+            Edit(
+                "nodes.market.paid_tasks:PaidTasks.went",
+                "nano_units_per_row=deal.nano",
+                "nano_units_per_row=2 * deal.nano",
+            ),
+            Edit(
+                "nodes.market.paid_tasks:PaidTasks._begin_guest",
+                "terms = seen.nano_units_per_row, seen.price_micro",
+                "terms = 2 * seen.nano_units_per_row, seen.price_micro",
+            ),
+        ),
+        scenarios=_IN,
+        shows="SimulationError: charge: ",
+        seed=0,
+    ),
+    "what came in at home is paid too": Mistake(
+        area="payments",
+        about="The market takes the last row of a stay when it looks, and not as it was decided that "
+        "the fragment comes home: its host is paid for what its owner did itself.",
+        edits=edit(
+            "nodes.market.lent_fragments:LentFragments._event",
+            "self._home[event.fragment] = event.rows_in",
+            "self._home[event.fragment] = self._row(event.fragment) or event.rows_in",
+        ),
+        scenarios=_IN,
+        shows="SimulationError: charge: ",
+        seed=0,
+    ),
+    "nothing follows from a revocation": Mistake(
+        area="permits",
+        about="A revocation is read, and neither who trades nor the ledger hears of it: work goes on, and is "
+        "billed by a contract that is over.",
+        edits=(
+            Edit(
+                "nodes.market.node_market:NodeMarket._take_papers",
+                "self._paid.end(paper.id, partner, paper.ends_us)",
+                "pass",
+            ),
+            Edit(
+                "nodes.market.node_market:NodeMarket._take_papers",
+                "self._tasks.revoked(time_us, paper.id, partner, paper.ends_us)",
+                "pass",
+            ),
+        ),
+        scenarios=_IN,
+        shows="SimulationError: charge: ",
+        seed=2,
+    ),
+    "what our own disk has is where it was handed over": Mistake(
+        area="restarts",
+        about="After a restart an owner takes its own last checkpoint for the row at which a fragment was "
+        "handed over: its host is paid for rows that had come in at home.",
+        edits=edit(
+            "nodes.abroad.abroad_moves:AbroadMoves.row_of_host",
+            "held = self._followings.held(fragment)\n    return None if held is None else held.rows_in",
+            "counted = self.progress(fragment)\n    return None if counted is None else counted[0]",
+        ),
+        scenarios=_IN,
+        seed=8,
+        shows="SimulationError: charge: ",
     ),
 }

@@ -267,6 +267,12 @@ class AbroadMoves:
         held = self._followings.held(fragment)
         return None if held is None else (held.rows_in, held.rows_out)
 
+    def row_of_host(self, fragment: str) -> int | None:
+        """How far the checkpoint of its host has a fragment of ours that we hold of it, as ``Guest.rows_in``;
+        None: we hold none yet."""
+        held = self._followings.held(fragment)
+        return None if held is None else held.rows_in
+
     def may_go(self, now_us: int, fragment: str, node: str) -> bool:
         """Whether a contract in force lets a fragment of ours run at this node."""
         return self.permits.goes_to(now_us, fragment, node)

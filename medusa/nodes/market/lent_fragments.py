@@ -97,7 +97,7 @@ class LentFragments:
         # After a restart we may not know yet that others decided on it: it stays once its host isn't invited.
         found = {**self._going, **dict.fromkeys(self._moves.inviting())}
         for lent in self._moves.lent():
-            if lent.fragment not in self._began and self._row(lent.fragment) is None:
+            if lent.fragment not in self._began and self._moves.row_of_host(lent.fragment) is None:
                 found[lent.fragment] = None  # From which row on it is there the host's first checkpoint says.
         return list(found)
 
@@ -109,11 +109,14 @@ class LentFragments:
         for lent in self._moves.lent():
             if lent.fragment in self._going:
                 continue  # It hasn't begun there yet, as far as we heard.
-            row = self._row(lent.fragment)
-            began = self._began.get(lent.fragment, row)
+            began = self._began.get(lent.fragment)
+            if began is None:
+                # What our own disk has of it is older than what was handed over before a restart.
+                began = self._moves.row_of_host(lent.fragment)
             if began is None:
                 continue
             self._began[lent.fragment] = began
+            row = self._row(lent.fragment)
             at = began if row is None else max(row, began)
             found[lent.fragment] = FragmentAway(node=lent.node, begin_row=began, row=at)
         return found

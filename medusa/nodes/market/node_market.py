@@ -422,6 +422,7 @@ class NodeMarket:
     def _take_booked(self, now_us: int, time_us: int, partner: str, word: BookedWord) -> None:
         if isinstance(word, TaskRows):
             self._tasks.follow(now_us, time_us)
+            self._sold.opens(time_us, partner, word)
             answer = self._paid.told(time_us, partner, word)
             if answer is not None:
                 self._ledger_changed = True

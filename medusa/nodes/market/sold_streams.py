@@ -14,10 +14,9 @@ nothing else of it has to be kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from medusa.errors import ContractError, LinkError
-from medusa.market.contract.checks import check_successor
+from medusa.errors import LinkError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.effects import StopWork
 from medusa.market.money import money_text
@@ -25,6 +24,7 @@ from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.work import TradedTask
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.market.content_contracts import ContentContracts, StreamTerms
 from medusa.nodes.market.content_terms import ContentTerms, nano_per_step
 from medusa.nodes.market.market_words import TaskRows
 from medusa.nodes.market.paid_tasks import PaidTasks
@@ -86,12 +86,6 @@ class StreamStanding:
     missed_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Terms:
-    content: ContentTerms
-    billing: Contract
-
-
 class SoldStreams:
     """Those of one node: what it sells, and what it buys.
 
@@ -115,7 +109,7 @@ class SoldStreams:
     ) -> None:
         self._own, self._paid, self._catalog = own, paid, catalog
         self._fragments, self._whose, self._unsell, self._outbox = fragments, whose, unsell, outbox
-        self._contracts: dict[tuple[str, str], dict[int, _Terms]] = {}
+        self._contracts = ContentContracts(own, paid)
         self._time_us = 0
         self._unpaid = UnpaidReaders()
         self._quiet: dict[tuple[str, int], tuple[tuple[int, int] | None, int]] = {}
@@ -129,36 +123,23 @@ class SoldStreams:
     def signed(self, time_us: int, terms: ContentTerms, billing: Contract) -> None:
         """Both have signed it; the ledger has its own word for that."""
         self._time_us = time_us
-        partner = terms.provider if terms.consumer == self._own else terms.consumer
-        made = _Terms(content=terms, billing=billing)
-        self._contracts.setdefault((partner, terms.id), {})[terms.version] = made
+        self._contracts.signed(terms, billing)
 
     def knows(self, partner: str) -> bool:
         """Whether there is a contract with it."""
-        return any(each == partner for each, _ in self._contracts)
+        return bool(self._contracts.named(partner))
 
     def has(self, partner: str, contract: str) -> bool:
         """Whether it is one about streams."""
-        return (partner, contract) in self._contracts
+        return self._contracts.has(partner, contract)
 
     def sells(self, participant: str, stream: str, columns: tuple[str, ...]) -> SoldStream | None:
-        """By which contract another participant may read a stream of ours: the first one, by name, that
-        counts and sells just these columns, else that counts. None: no contract names the stream.
+        """As of ``ContentContracts.selling``. None: no contract names the stream.
 
         Raises:
             LinkError: a contract names it, and nothing is sold by it just now (``E_NO_CONTRACT``).
         """
-        first, why = None, ""
-        for terms, not_now in self._naming(participant, stream, provider=self._own):
-            if not_now:
-                why = why or not_now
-                continue
-            names = tuple(each.name for each in terms.content.streams[stream])
-            sold = SoldStream(partner=participant, contract=terms.content.id, columns=names)
-            if names == columns:
-                first = sold
-                break
-            first = first or sold
+        first, why = self._contracts.selling(self._time_us, participant, stream, columns)
         if first is not None and self._unpaid.is_distrusted(self._time_us, participant):
             first, why = None, f"participant {participant!r} didn't say from which row on it pays"
         if first is None and why:
@@ -167,57 +148,14 @@ class SoldStreams:
         return first
 
     def buys(self, partner: str, stream: str, columns: tuple[str, ...]) -> str:
-        """The first contract in force, by name, by which we may read just these columns at a partner; empty:
-        none."""
-        for terms, not_now in self._naming(partner, stream, provider=partner):
-            if not not_now and tuple(each.name for each in terms.content.streams[stream]) == columns:
-                return terms.content.id
-        return ""
+        """As of ``ContentContracts.buying``."""
+        return self._contracts.buying(self._time_us, partner, stream, columns)
 
-    def _naming(self, partner: str, stream: str, *, provider: str) -> Iterator[tuple[_Terms, str]]:
-        """Contracts about a stream, by name: what counts, or counts next, or counted last; and why nothing is
-        sold by it now, or empty."""
-        for (whose, name), versions in sorted(self._contracts.items(), key=lambda each: each[0]):
-            if whose != partner:
-                continue
-            terms, why = self._counting(partner, name)
-            named = terms if terms is not None else versions[max(versions)]
-            if named.content.provider == provider and stream in named.content.streams:
-                yield named, why
+    def _newest(self, partner: str, contract: str) -> StreamTerms | None:
+        return self._contracts.newest(self._time_us, partner, contract)
 
-    def _counting(self, partner: str, contract: str) -> tuple[_Terms | None, str]:
-        """What counts of a contract now, and why nothing is sold by it, or empty."""
-        counts = self._paid.versions(contract, partner)
-        slot = None if counts is None else counts.at(self._time_us)
-        terms = None if slot is None else self._contracts[partner, contract].get(slot.version)
-        if stopped := self._paid.stopped(contract, partner):
-            return terms, f"by contract {contract!r}: {stopped}"
-        if terms is None:
-            return None, f"contract {contract!r} doesn't count now"
-        due = self._due(partner, contract, terms)
-        if due is not terms:
-            version = due.content.version
-            return due, f"version {version} of contract {contract!r} waits for what is read by the one before"
-        return terms, ""
-
-    def _due(self, partner: str, contract: str, terms: _Terms) -> _Terms:
-        """The version that should count now: the ledger takes none as long as something runs at a price that
-        it doesn't allow."""
-        for version, newer in sorted(self._contracts[partner, contract].items(), reverse=True):
-            if version <= terms.content.version:
-                break
-            if newer.content.begins_us <= self._time_us and _may_follow(terms.billing, newer.billing):
-                return newer
-        return terms
-
-    def _newest(self, partner: str, contract: str) -> _Terms | None:
-        """What counts of it now; of one that is over, what counted last."""
-        versions = self._contracts.get((partner, contract))
-        counts = self._paid.versions(contract, partner)
-        if not versions or counts is None:
-            return None
-        slot = counts.at(self._time_us)
-        return versions.get(slot.version if slot is not None else max(versions))
+    def _due(self, deal: StreamDeal, terms: StreamTerms) -> StreamTerms:
+        return self._contracts.due(self._time_us, deal.partner, deal.contract, terms)
 
     # --- who reads ------------------------------------------------------------------------------------
 
@@ -232,7 +170,7 @@ class SoldStreams:
                 firsts = (view.wanted_seq for view in views if view.epoch)
                 yield StreamDeal(
                     partner=sold.partner,
-                    contract=sold.contract,
+                    contract=self._sold_by(sold, spec.streams[id], spec.guests[id].asked),
                     stream=spec.streams[id],
                     asked=spec.guests[id].asked,
                     rows=max(sent, default=0),
@@ -240,6 +178,13 @@ class SoldStreams:
                     columns=sold.columns,
                     first=min(firsts, default=None),
                 )
+
+    def _sold_by(self, sold: SoldStream, stream: str, asked: int) -> str:
+        """The contract by which it is paid for; else the one by which it began to be read."""
+        for name in (sold.contract, *self._contracts.named(sold.partner)):
+            if self._paid.has(name, sold.partner, asked, stream):
+                return name
+        return sold.contract
 
     def buying(self) -> Iterator[StreamDeal]:
         """What we read of others by a contract."""
@@ -273,7 +218,7 @@ class SoldStreams:
 
     def _bought_by(self, partner: str, stream: str, asked: int, columns: tuple[str, ...]) -> str:
         """The contract by which we read it: the one by which we began to pay, else one that counts now."""
-        for name in sorted(name for whose, name in self._contracts if whose == partner):
+        for name in self._contracts.named(partner):
             if self._paid.has(name, partner, asked, stream):
                 return name
         return self.buys(partner, sink_of(stream), columns)
@@ -326,7 +271,7 @@ class SoldStreams:
         self._quiet[key] = came, seen_us
         return max(time_us - max(seen_us + quiet_us, time_us - since_us), 0)
 
-    def _follow_reader(self, now_us: int, time_us: int, deal: StreamDeal, terms: _Terms) -> None:
+    def _follow_reader(self, now_us: int, time_us: int, deal: StreamDeal, terms: StreamTerms) -> None:
         made, key = self._deal(deal, terms, "guest"), (deal.stream, deal.asked)
         is_paid = self._paid.is_paid(made)
         if is_paid:
@@ -350,7 +295,7 @@ class SoldStreams:
         else:
             self._paid.count(time_us, made, self._rows(deal, terms))
 
-    def _begin_most(self, deal: StreamDeal, terms: _Terms) -> int | None:
+    def _begin_most(self, deal: StreamDeal, terms: StreamTerms) -> int | None:
         """What a reader gets is paid from the first row on, or the interval in which it came; None: as yet
         nothing says which that is."""
         attached = self._unpaid.attached((deal.stream, deal.asked))
@@ -359,9 +304,9 @@ class SoldStreams:
         since_us = self._time_us if attached is None else attached[0]
         return self._intervals(deal, since_us + GRACE_US) - 1  # The reader looks a second later.
 
-    def _differs(self, deal: StreamDeal, terms: _Terms) -> str:
+    def _differs(self, deal: StreamDeal, terms: StreamTerms) -> str:
         """Why a reading can't go on by the version that should count now; empty: it can."""
-        due = self._due(deal.partner, deal.contract, terms).content
+        due = self._due(deal, terms).content
         columns = due.streams.get(sink_of(deal.stream))
         version = f"version {due.version} of contract {deal.contract!r}"
         if columns is None:
@@ -370,8 +315,8 @@ class SoldStreams:
             return f"{version} sells other columns: {', '.join(each.name for each in columns)}"
         return f"{version} has another price" if self._prices_differ(deal, terms) else ""
 
-    def _prices_differ(self, deal: StreamDeal, terms: _Terms) -> bool:
-        due = self._due(deal.partner, deal.contract, terms).content
+    def _prices_differ(self, deal: StreamDeal, terms: StreamTerms) -> bool:
+        due = self._due(deal, terms).content
         prices = due.price_micro or 0, nano_per_step(due)
         began = self._paid.prices(deal.contract, deal.partner, deal.asked, deal.stream)
         return began not in (None, prices) or due.by_time != terms.content.by_time
@@ -381,7 +326,7 @@ class SoldStreams:
         self._outbox.report("warning", "a stream is sold no more", **about)
         self._unsell(now_us, stream, why)
 
-    def _follow_reading(self, time_us: int, deal: StreamDeal, terms: _Terms) -> None:
+    def _follow_reading(self, time_us: int, deal: StreamDeal, terms: StreamTerms) -> None:
         made = self._deal(deal, terms, "away")
         if not self._paid.is_paid(made):
             begin = self._rows(deal, terms) - 1 if terms.content.by_time else deal.begin
@@ -423,7 +368,7 @@ class SoldStreams:
             self._stop_paying(time_us, deal.partner, deal.asked, deal.stream, terms, row)
 
     def _stop_paying(
-        self, time_us: int, partner: str, asked: int, stream: str, terms: _Terms, row: int | None = None
+        self, time_us: int, partner: str, asked: int, stream: str, terms: StreamTerms, row: int | None = None
     ) -> None:
         deal = _bare(partner, terms.content.id, stream, asked)
         if terms.content.by_time and not self._prices_differ(deal, terms):
@@ -449,7 +394,7 @@ class SoldStreams:
             if self._still_reads(mark.task, mark.negotiation) and not self._prices_differ(deal, terms):
                 self._paid.count(time_us, self._deal(deal, terms, "away"), self._rows(deal, terms))
 
-    def _rows(self, deal: StreamDeal, terms: _Terms) -> int:
+    def _rows(self, deal: StreamDeal, terms: StreamTerms) -> int:
         """Rows so far; where time is paid for, intervals of the contract, with the one that runs."""
         if not terms.content.by_time:
             return deal.rows
@@ -462,7 +407,7 @@ class SoldStreams:
         slot = versions.at(time_us) or versions.last_ended(time_us)
         return 0 if slot is None else versions.ordinal(slot) + 1
 
-    def _deal(self, deal: StreamDeal, terms: _Terms, part: str) -> KeptDeal:
+    def _deal(self, deal: StreamDeal, terms: StreamTerms, part: str) -> KeptDeal:
         return KeptDeal(
             part="guest" if part == "guest" else "away",
             partner=deal.partner,
@@ -475,6 +420,24 @@ class SoldStreams:
         )
 
     # --- ends -----------------------------------------------------------------------------------------
+
+    def opens(self, time_us: int, partner: str, word: TaskRows) -> None:
+        """A reader says by which contract it pays for what it reads here: that one counts, if it sells just
+        that. The ledger is told next."""
+        self._time_us = time_us
+        if not self.has(partner, word.contract):
+            return
+        for deal in tuple(self.selling()):
+            if (deal.partner, deal.stream, deal.asked) != (partner, word.task, word.negotiation):
+                continue
+            known = self._paid.has(deal.contract, partner, deal.asked, deal.stream)
+            sink, terms = sink_of(deal.stream), self._newest(partner, word.contract)
+            if known or terms is None or deal.contract == word.contract:
+                return
+            if self._contracts.sells_by(time_us, partner, word.contract, sink, deal.columns):
+                named = replace(deal, contract=word.contract)
+                rows, begin_most = self._rows(named, terms), self._begin_most(named, terms)
+                self._paid.runs_here(self._deal(named, terms, "guest"), rows, begin_most=begin_most)
 
     def told(self, now_us: int, partner: str, word: TaskRows) -> None:
         """A reader says from which row on it pays; or that it pays no more from some row on: it gets no more
@@ -519,7 +482,7 @@ class SoldStreams:
     def status(self) -> Iterator[StreamStanding]:
         """Of each contract."""
         read = [(deal.partner, deal.contract) for deal in (*self.selling(), *self.buying())]
-        for about in sorted(self._contracts):
+        for about in self._contracts.all:
             terms, counts = self._newest(*about), self._paid.versions(about[1], about[0])
             if terms is not None:
                 yield StreamStanding(
@@ -534,11 +497,3 @@ class SoldStreams:
 def _bare(partner: str, contract: str, stream: str, asked: int) -> StreamDeal:
     """A reading of ours of which nothing is here just now."""
     return StreamDeal(partner=partner, contract=contract, stream=stream, asked=asked, rows=0, came=None)
-
-
-def _may_follow(old: Contract, new: Contract) -> bool:
-    try:
-        check_successor(old, new)
-    except ContractError:
-        return False
-    return True

@@ -23,6 +23,7 @@ from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.checkers.delivery import check_restarted
+from medusa.sim.lending.lending_nodes import LendingNodes
 from medusa.sim.lending.lent_checks import LentChecks, could_succeed
 from medusa.sim.trials.federations import OFTEN, ROWS, SCHEMA, options, table
 from medusa.sim.trials.owners import MACHINES_IN_TIME
@@ -117,10 +118,9 @@ class AbroadTrial(QueryTrial):
         want: Mapping[str, pa.Table],
     ) -> None:
         self._ring = Keyring(NODES, CLIENTS, {})
-        self._plain: dict[str, str] = {}
+        self._who = LendingNodes(NODES, "alice", self._ring)
         self._decided = decided
         self.fragment = fragment
-        self._burnt: set[str] = set()
         self._ends = self._begun = self._dooms = self._is_patient = False
         """All is to come home; it is deployed; a host is to be lost as soon as it has the fragment; nobody
         asks for what a lost host has: its silence brings it home."""
@@ -133,41 +133,31 @@ class AbroadTrial(QueryTrial):
         super().__init__(world, q, tables, decided, want=want, nodes=list(NODES), keyring=self._ring)
         self._checks = LentChecks(self.nodes, self.clients, NODES, "alice")
 
-    # --- programs, and their names --------------------------------------------------------------------
+    # --- programs and nodes ---------------------------------------------------------------------------
 
     def client(self, name: str, node: str) -> Client:
-        real = self._ring.name_of("alice", name.replace(" ", "-"))
-        self._plain[real] = name
-        made = self.clients[name] = Client(self.world, self.network, real, node)
+        made = self.clients[name] = Client(self.world, self.network, self._who.real_name(name), node)
         return made
 
     def _deliver(self, source: str, target: str, frames: list[Buffer]) -> None:
         self._checks.delivered(source, frames)
-        super()._deliver(source, self._plain.get(target, target), frames)
+        super()._deliver(source, self._who.plain_name(target), frames)
 
     @property
     def links(self) -> Sequence[tuple[str, str]]:
-        real = {plain: name for name, plain in self._plain.items()}
-        return [(real.get(one, one), two) for one, two in super().links]
-
-    @property
-    def living(self) -> list[NodeMachine]:
-        """Those that aren't lost."""
-        return [node for name, node in self.nodes.items() if name not in self._burnt]
+        return self._who.links(super().links)
 
     @property
     def owned(self) -> Sequence[Sequence[NodeMachine]]:
-        return [
-            [node for node in self.living if NODES[node.name] == whose] for whose in self._ring.participants
-        ]
+        return self._who.owned(self.nodes)
 
     def _together(self) -> bool:
-        """Every node is there, as its peers know, but those that are lost."""
-        there = {node.name for node in self.living if node.alive}
-        if len(there) < len(self.living):
-            return False
-        up = all(node.brain.peers[peer] == "up" for node in self.living for peer in there - {node.name})
-        return up and self._is_home() and all(node.brain.saved for node in self.living)
+        living = self._who.living(self.nodes)
+        return (
+            self._who.see_each_other(self.nodes)
+            and self._is_home()
+            and all(node.brain.saved for node in living)
+        )
 
     # --- what the market says -------------------------------------------------------------------------
 
@@ -197,7 +187,7 @@ class AbroadTrial(QueryTrial):
         if lent and replicas is not None:
             host = replicas.owner
         self.world.trace(host, "vanishes")
-        self._burnt.add(host)
+        self._who.burns(host)
         self._dooms, self._is_patient = False, self._market.random() < 0.5
         self._look_at_us, self._resting = 0, False
         self.nodes[host].crash()
@@ -207,13 +197,13 @@ class AbroadTrial(QueryTrial):
         return any(node.alive and could_succeed(node, self.fragment) for node in nodes)
 
     def restart(self, name: str) -> None:
-        if name not in self._burnt:
+        if name not in self._who.lost:
             super().restart(name)
 
     def _say(self, name: str, what: Callable[[AbroadMoves, int], None]) -> None:
         """A market tells its node, if that lives."""
         node = self.nodes[name]
-        if node.alive and name not in self._burnt:
+        if node.alive and name not in self._who.lost:
             node.order(lambda now_us: what(node.brain.abroad, now_us))
 
     def _step(self) -> None:
@@ -221,7 +211,7 @@ class AbroadTrial(QueryTrial):
         time."""
         newest, dice = self._checks.newest, self._market
         replicas = None if newest is None else newest.replicas(self.fragment)
-        if replicas is None or self._ends or (self._is_patient and replicas.owner in self._burnt):
+        if replicas is None or self._ends or (self._is_patient and replicas.owner in self._who.lost):
             return
         if self._dooms:  # It is to get there.
             what = "wait" if replicas.abroad or replicas.guest else "send"
@@ -308,23 +298,7 @@ class AbroadTrial(QueryTrial):
 
     def _is_home(self) -> bool:
         """It runs at one of alice's nodes, those that should stand by, and nothing is left of contracts."""
-        newest = self._checks.newest
-        replicas = None if newest is None else newest.replicas(self.fragment)
-        if (
-            replicas is None
-            or replicas.guest
-            or {replicas.owner, *replicas.secondaries} != {*replicas.members}
-        ):
-            return False
-        for node in self.living:
-            if not node.alive:
-                return False
-            brain, whose = node.brain, NODES[node.name]
-            if brain.catalog.permits.out or brain.catalog.permits.into:
-                return False
-            if whose != "alice" and (brain.catalog.fragments or brain.catalog.configurations):
-                return False
-        return True
+        return self._who.has_all(self.nodes, self._checks.newest, (self.fragment,))
 
     @property
     def ended(self) -> bool:

@@ -36,6 +36,8 @@ from medusa.sim.actors.client import Client
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.lending.abroad import CLIENTS, NODES
+from medusa.sim.lending.charge_checks import ChargeChecks
+from medusa.sim.lending.lending_nodes import LendingNodes
 from medusa.sim.lending.lent_checks import LentChecks, could_succeed
 from medusa.sim.lending.trade_checks import TradeChecks, TradedContract
 from medusa.sim.trials.federations import OFTEN, SCHEMA, options, table
@@ -202,28 +204,29 @@ class TradingTrial(QueryTrial):
         }
         trades = {node: (rules(node), self._papers[node]) for node in COSTS}
         self._ring = Keyring(NODES, CLIENTS, {}, trades)
-        self._plain: dict[str, str] = {}
-        self._burnt: set[str] = set()
+        self._who = LendingNodes(NODES, "alice", self._ring)
         self._dies = False
         self._healed_us: int | None = None
         super().__init__(world, q, tables, decided, want=want, nodes=list(NODES), keyring=self._ring)
         self._checks = LentChecks(self.nodes, self.clients, NODES, "alice")
         self.trades = TradeChecks(world, self.nodes, self._contracts, COSTS, TRADERS, decided.row_us * 1_000)
+        self.charges = ChargeChecks(
+            world, self.nodes, self._contracts, TRADERS, "alice", decided.row_us * 1_000
+        )
         for node in self.nodes.values():
             node.engine_is(partial(BusyEngine, row_us=decided.row_us))
 
-    # --- programs, and their names --------------------------------------------------------------------
+    # --- programs and nodes ---------------------------------------------------------------------------
 
     def client(self, name: str, node: str) -> Client:
-        real = self._ring.name_of("alice", name.replace(" ", "-"))
-        self._plain[real] = name
-        made = self.clients[name] = Client(self.world, self.network, real, node)
+        made = self.clients[name] = Client(self.world, self.network, self._who.real_name(name), node)
         return made
 
     def _deliver(self, source: str, target: str, frames: list[Buffer]) -> None:
         self._checks.delivered(source, frames)
         self.trades.delivered(source, target, frames)
-        super()._deliver(source, self._plain.get(target, target), frames)
+        self.charges.delivered(source, target, frames)
+        super()._deliver(source, self._who.plain_name(target), frames)
 
     @property
     def scene(self) -> Scene:
@@ -231,26 +234,19 @@ class TradingTrial(QueryTrial):
 
     @property
     def links(self) -> Sequence[tuple[str, str]]:
-        real = {plain: name for name, plain in self._plain.items()}
-        return [(real.get(one, one), two) for one, two in super().links]
-
-    @property
-    def living(self) -> list[NodeMachine]:
-        """Those that aren't lost."""
-        return [node for name, node in self.nodes.items() if name not in self._burnt]
+        return self._who.links(super().links)
 
     @property
     def owned(self) -> Sequence[Sequence[NodeMachine]]:
-        return [
-            [node for node in self.living if NODES[node.name] == whose] for whose in self._ring.participants
-        ]
+        return self._who.owned(self.nodes)
 
     def _together(self) -> bool:
-        there = {node.name for node in self.living if node.alive}
-        if len(there) < len(self.living):
-            return False
-        up = all(node.brain.peers[peer] == "up" for node in self.living for peer in there - {node.name})
-        return up and self._is_home() and all(node.brain.saved for node in self.living)
+        living = self._who.living(self.nodes)
+        return (
+            self._who.see_each_other(self.nodes)
+            and self._is_home()
+            and all(node.brain.saved for node in living)
+        )
 
     # --- what happens ---------------------------------------------------------------------------------
 
@@ -294,13 +290,13 @@ class TradingTrial(QueryTrial):
         """A host that has a fragment is lost for good."""
         newest = self._checks.newest
         hosts = [] if newest is None else [each.owner for each in newest.fragments if each.abroad]
-        if self._burnt or self.world.now_us > SAFETY_US:
+        if self._who.lost or self.world.now_us > SAFETY_US:
             return
         if not hosts or not self._guarded(hosts[0]):
             self.world.after(50_000, self._vanish)
             return
         self.world.trace(hosts[0], "vanishes")
-        self._burnt.add(hosts[0])
+        self._who.burns(hosts[0])
         self._look_at_us, self._resting = 0, False
         self.nodes[hosts[0]].crash()
 
@@ -329,7 +325,7 @@ class TradingTrial(QueryTrial):
         )
 
     def restart(self, name: str) -> None:
-        if name not in self._burnt:
+        if name not in self._who.lost:
             super().restart(name)
 
     def heal(self) -> None:
@@ -344,6 +340,7 @@ class TradingTrial(QueryTrial):
             self._checks.look(node)
             self._checks.check_idle(node)
             self.trades.look(node)
+            self.charges.look(node)
             if self.trades.stays and not self._dies:
                 self._die()
 
@@ -354,24 +351,10 @@ class TradingTrial(QueryTrial):
 
     def _is_home(self) -> bool:
         """Alice's nodes have all, those that should stand by, and nothing is left of contracts."""
-        newest = self._checks.newest
-        for name in FRAGMENTS:
-            replicas = None if newest is None else newest.replicas(name)
-            if (
-                replicas is None
-                or replicas.guest
-                or {replicas.owner, *replicas.secondaries} != {*replicas.members}
-            ):
-                return False
-        for node in self.living:
-            if not node.alive:
-                return False
-            catalog, whose = node.brain.catalog, NODES[node.name]
-            if catalog.permits.out or catalog.permits.into:
-                return False
-            if whose != "alice" and (catalog.fragments or catalog.configurations):
-                return False
-        return not (self.trades.unequal(self._burnt) or self.trades.left(self._burnt))
+        lost = self._who.lost
+        return self._who.has_all(self.nodes, self._checks.newest, FRAGMENTS) and not (
+            self.trades.unequal(lost) or self.trades.left(lost)
+        )
 
     @property
     def ended(self) -> bool:
@@ -379,7 +362,8 @@ class TradingTrial(QueryTrial):
 
     def check_end(self) -> None:
         super().check_end()
-        self.trades.check_bills(self._burnt)
+        self.trades.check_bills(self._who.lost)
+        self.charges.check_over(self._who.lost)
         if self._healed_us is None or self._decided_late:
             return
         moves = self.trades.moves_between(self._healed_us, self._decided.publish_us)

@@ -60,6 +60,7 @@ class Side:
         self.rows, self.boundary_us, self.there = 0, 0, True
         self.first, self.asked = 0, ASKED
         self.columns = ("ts", "v")
+        self.label = "cars"
         self.stream = True
         self.outbox = Outbox()
         keys = {name: Signer(name).key for name in ("acme", "bigco")}
@@ -103,7 +104,7 @@ class Side:
             log = SimpleNamespace(next_seq=self.rows, boundary_us=self.boundary_us)
             spec = SimpleNamespace(
                 feeds=(),
-                sold={"g": SoldStream(partner="bigco", contract="cars", columns=self.columns)},
+                sold={"g": SoldStream(partner="bigco", contract=self.label, columns=self.columns)},
                 streams={"g": STREAM},
                 guests={"g": ForeignReader(sink="out", query="q", first=0, asked=self.asked, foreign=True)},
             )
@@ -131,8 +132,8 @@ class Side:
             except ContractError:
                 self.waits.append(billing)
 
-    def standing(self) -> LedgerStanding:
-        return self.paid.status()[0]
+    def standing(self, contract="cars") -> LedgerStanding:
+        return next(each for each in self.paid.status() if each.contract == contract)
 
 
 class Pair:
@@ -179,6 +180,7 @@ class Pair:
             said, side.said = side.said, []
             for _, word in said:
                 if type(word).__name__ == "TaskRows":
+                    other.sold.opens(self.time_us, name, word)
                     try:
                         answer = other.paid.told(self.time_us, name, word)
                     except RemoteProtocolError as error:
@@ -200,8 +202,8 @@ class Pair:
                     case KeepRecord() | LedgerLine():
                         pass
 
-    def agrees(self):
-        ours, theirs = self.acme.standing(), self.bigco.standing()
+    def agrees(self, contract="cars"):
+        ours, theirs = self.acme.standing(contract), self.bigco.standing(contract)
         assert (ours.owed_micro, ours.receipts) == (theirs.owed_micro, theirs.receipts)
         assert ours.disputes == theirs.disputes == 0
         return ours.owed_micro + ours.settled_micro
@@ -451,6 +453,107 @@ def test_of_two_contracts_the_one_with_the_columns_counts():
     assert sells(pair, columns=("w",)).contract == "all", "whose columns it hasn't: the first says so"
     assert pair.bigco.sold.buys("acme", "cars.out", ("ts",)) == "all"
     assert [each.contract for each in pair.bigco.sold.buying()] == ["cars"]
+
+
+# --- two contracts about the same columns -------------------------------------------------------------
+
+CHEAPER = replace(TERMS, id="again", price_micro=1_000)
+"""Of the same columns, and before the other one by name."""
+
+
+def sign_at(side, terms):
+    """This side alone knows it as yet."""
+    billing = billing_contract(terms)
+    side.sold.signed(WALL_US, terms, billing)
+    side.paid.sign(WALL_US, billing)
+
+
+def test_of_two_contracts_the_one_counts_by_which_the_reader_pays():
+    """It doesn't know the one that acme would go by."""
+    pair = Pair()
+    sign_at(pair.acme, CHEAPER)
+    pair.acme.label = sells(pair).contract
+    assert pair.acme.label == "again"
+    pair.run(61, rows=3)
+    assert (pair.acme.unsold, pair.refused) == ([], [])
+    assert pair.agrees() == 60 * 3 * 2_000
+    assert pair.acme.standing("again").receipts == 0
+    assert [each.contract for each in pair.acme.sold.selling()] == ["cars"]
+    pair.bigco.stream = False
+    pair.bigco.reading.clear()
+    pair.run(12, rows=3)
+    assert pair.acme.unsold == [(STREAM, "its reader doesn't pay for it any more")]
+    assert pair.agrees() == 61 * 3 * 2_000
+
+
+def test_of_two_contracts_the_reader_pays_by_the_first_that_counts_at_both():
+    """As it asked acme knew the other one only."""
+    pair = Pair()
+    for side in pair.sides.values():
+        sign_at(side, CHEAPER)
+    assert pair.acme.label == "cars"
+    pair.run(61, rows=3)
+    assert (pair.acme.unsold, pair.refused) == ([], [])
+    assert pair.agrees("again") == 60 * 3 * 1_000
+    assert pair.agrees("cars") == 0
+    assert [each.contract for each in pair.acme.sold.selling()] == ["again"]
+
+
+@pytest.mark.parametrize("by", ["row", "minute"])
+def test_a_reader_that_pays_by_another_contract_pays_from_the_row_on_that_it_got_first(by):
+    pair = Pair()
+    for side in pair.sides.values():
+        sign_at(side, replace(CHEAPER, price_unit=by))
+    pair.told = False
+    pair.run(4, rows=5)
+    said = TaskRows(contract="again", negotiation=ASKED, task=STREAM, begin_row=20 if by == "row" else 1)
+    pair.acme.sold.opens(pair.time_us, "bigco", said)
+    with pytest.raises(RemoteProtocolError, match="is paid from row") as error:
+        pair.acme.paid.told(pair.time_us, "bigco", said)
+    assert error.value.code == "E_BILLING"
+    pair.told = True
+    pair.run(9, rows=5)
+    assert (pair.refused, pair.acme.unsold) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        None,
+        replace(CHEAPER, begins_us=WALL_US + 3_000 * S),
+        replace(CHEAPER, streams={"cars.out": (Field("ts", "int64"),)}),
+        replace(CHEAPER, streams={"cars.in": TERMS.streams["cars.out"]}),
+    ],
+    ids=["unknown", "later", "other columns", "another stream"],
+)
+def test_who_pays_by_a_contract_that_does_not_sell_it_gets_no_more_after_an_interval(other):
+    pair = Pair()
+    sign_at(pair.bigco, CHEAPER)
+    if other is not None:
+        sign_at(pair.acme, other)
+    pair.run(12, rows=1)
+    ((_, why),) = pair.acme.unsold
+    assert "doesn't say from which row on it pays" in why
+    pair.run(20, rows=1)
+    assert pair.agrees() == 0
+    assert pair.acme.standing().exposure_micro == 0
+    if other is not None:
+        assert pair.acme.standing("again").exposure_micro == pair.acme.standing("again").receipts == 0
+
+
+def test_by_which_contract_a_stream_is_paid_for_is_said_once():
+    """A word about another one later changes nothing: the first opening counts."""
+    pair = Pair()
+    pair.run(3, rows=1)
+    for side in pair.sides.values():
+        sign_at(side, CHEAPER)
+    said = TaskRows(contract="again", negotiation=ASKED, task=STREAM, begin_row=0)
+    pair.acme.sold.opens(pair.time_us, "bigco", said)
+    assert pair.acme.paid.told(pair.time_us, "bigco", said) is None
+    pair.run(58, rows=1)
+    assert [each.contract for each in pair.acme.sold.selling()] == ["cars"]
+    assert pair.agrees() == 60 * 2_000
+    assert pair.acme.standing("again").receipts == 0
 
 
 def test_a_reader_that_goes_pays_for_what_came_and_no_more():

@@ -29,8 +29,8 @@ class MarketOptions:
 
 
 EVEN = PlannedPhase("even load", 8.0, {"alice": 4.0, "bob": 3.0, "carol": 3.0})
-UNEVEN = PlannedPhase("uneven load", 24.0, {"alice": 10.0})
-OVERLOAD = PlannedPhase("too much for all", 14.0, {"alice": 12.0, "bob": 13.0, "carol": 12.0})
+UNEVEN = PlannedPhase("uneven load", 24.0, {"alice": 8.0})
+OVERLOAD = PlannedPhase("too much for all", 14.0, {"alice": 10.0, "bob": 13.0, "carol": 12.0})
 FOURTH = PlannedPhase("the fourth", 32.0, {}, starts=True)
 
 

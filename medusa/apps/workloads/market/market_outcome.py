@@ -307,16 +307,19 @@ class MarketOutcome:
 
     def _relieved(self) -> Iterator[MarketCheck]:
         """Who sheds is rid of the work: what it lends it doesn't compute. Processors are shared, so a busy
-        machine may say otherwise."""
+        machine may say otherwise. A move takes work itself, and what a node says of its load lags behind by
+        seconds: what it says at the end of the phase counts, while rows come at the pace of the first move."""
         first = next((each for each in self.moves if each.goes), None)
         if first is not None:
             mine = [each for each in self.samples if each.owner == first.giver]
             before = [each.cpu for each in mine if first.at_s - BESIDE_S <= each.at_s < first.at_s]
-            after = [each.cpu for each in mine if each.at_s >= first.at_s + BESIDE_S][:8]
+            end_s = next((each.end_s for each in self.phases if each.end_s > first.at_s), self.seconds)
+            begin_s = max(end_s - 2 * BESIDE_S, first.at_s + BESIDE_S)
+            after = [each.cpu for each in mine if begin_s <= each.at_s < end_s]
             if before and after:
                 was, now = sum(before) / len(before), sum(after) / len(after)
                 yield MarketCheck(
-                    f"the process of {first.giver} takes less CPU after the first move",
+                    f"the process of {first.giver} takes less CPU once its moves are over",
                     now < was,
                     False,
                     f"{was:.3f} cores before, {now:.3f} after",
