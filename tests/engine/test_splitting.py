@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import medusa as md
-import tests.oracle.user  # noqa: F401  registers its boxes
-import tests.oracle.window_kinds
+import tests.oracle.user
+import tests.oracle.window_kinds  # noqa: F401  they register boxes
 from medusa.elements import Boundary, Train
 from medusa.engine.fragment import Fragment
 from medusa.query.boxes import Graph, Input, Sink, Source

@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.query.boxes.base import MANY, BoxData, SplitPlan, Thinned
+from medusa.query.boxes.base import MANY, BoxData, Sharing, SplitPlan, Thinned
 from medusa.query.boxes.checks import check_declared, key_type, need_time
 from medusa.query.boxes.text import by_text
 from medusa.query.expressions.expression import Named
@@ -109,9 +109,9 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
         state: the fields that are kept for each key; may be empty.
         names: of the inputs, where there are several; None for one.
         positions: of a part of a split: columns (int64) that its rows have besides, by which a merge
-            orders them: the microsecond at which the row is released, which is that of its call (of a timer the
-            one before, since all rows below its time come first); of a timer the time of the first row of its
-            key; and the place, among rows of one time, of the row that caused it (of a timer: of that first
+            orders them: the microsecond at which the row is released, which is that of its call (of a timer
+            the one before, since all rows below its time come first); of a timer the time of the first
+            row of its key; and the place, among rows of one time, of the row that caused it (of a timer: of that first
             row). Every input has a last column called as the place, with the number of the row.
     """
 
@@ -120,7 +120,7 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
     determinism: ClassVar[str] = "deterministic"
     inputs_least: ClassVar[int] = 1
     inputs_most: ClassVar[int] = MANY
-    stays_whole = ""
+    sharing: ClassVar[Sharing] = "keys"
     awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of all inputs to pass its time"
 
@@ -179,11 +179,11 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
         )
         schema = self.schema
         if self.positions is not None:
-            number = Field(self.positions[-1], "int64")
+            place = Field(self.positions[-1], "int64")
             for row in inputs:
-                if row.schema[-1] != number:
+                if row.schema[-1] != place:
                     raise QueryError(
-                        f"{label}: expected {number.name!r} of type int64 as the last column of {row.box},"
+                        f"{label}: expected {place.name!r} of type int64 as the last column of {row.box},"
                         f" got {row.schema[-1].name!r} of type {row.schema[-1].type}",
                         code="query.split",
                     )
