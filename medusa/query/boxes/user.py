@@ -111,8 +111,8 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
         positions: of a part of a split: columns (int64) that its rows have besides, by which a merge
             orders them: the microsecond at which the row is released, which is that of its call (of a timer
             the one before, since all rows below its time come first); of a timer the time of the first
-            row of its key; and the place, among rows of one time, of the row that caused it (of a timer: of that first
-            row). Every input has a last column called as the place, with the number of the row.
+            row of its key; and the place, among rows of one time, of the row that caused it (of a timer: of
+            that first row). Every input has a last column called as the place, with the number of the row.
     """
 
     time_dependent: ClassVar[bool] = True
