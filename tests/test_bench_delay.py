@@ -432,3 +432,10 @@ def test_a_small_run(tmp_path: Path, name: str) -> None:
     assert not wrong
     if name not in (costs.NAME, "chain_of_four"):
         assert sum(each["tentative_rows"] for each in made) > 0
+
+
+def test_a_plot_of_cuts_too_short_for_a_speed_is_drawn(tmp_path: Path) -> None:
+    """A logarithmic axis that has nothing to scale by raised."""
+    run = {"checks": [], "cuts": [{"cut_s": 2.0, "latest_s": 0.5, "speed": None}]}
+    cuts.plot({"rows": [{"case": {}, "runs": [run]}]}, tmp_path / "cuts.svg")
+    assert (tmp_path / "cuts.svg").stat().st_size > 0

@@ -419,6 +419,8 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
     right.axhline(SPEED, color="#777", lw=0.8, ls="--")
     right.set(xscale="log", xlabel="cut, s", ylabel="corrections, input rates", ylim=(0, None))
     for axis in (left, right):
+        # Also where no cut was long enough for a speed: nothing to scale by has no logarithm.
+        axis.set_xlim(cuts[0]["cut_s"] * 0.8, cuts[-1]["cut_s"] * 1.25)
         axis.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})

@@ -32,7 +32,7 @@ from medusa.cli.repair import repair
 from medusa.cli.run import run
 from medusa.cli.signals import INTERRUPTED
 from medusa.cli.simulate import sim
-from medusa.cli.split import merge, split
+from medusa.cli.split import merge, scale, split
 from medusa.cli.status import status
 from medusa.cli.tail import tail
 from medusa.cli.top import top
@@ -260,7 +260,7 @@ def undeploy(name: str, fed: Federation, as_json: bool) -> None:
     click.echo(json.dumps({"undeployed": name}) if as_json else f"{name} is undeployed")
 
 
-for _each in (status, define, move, queries, find, grant, split, merge, remote, tail, explain):
+for _each in (status, define, move, queries, find, grant, split, merge, scale, remote, tail, explain):
     main.add_command(_each)
 
 

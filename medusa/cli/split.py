@@ -1,4 +1,5 @@
-"""``medusa split`` and ``medusa merge``: boxes of deployed queries run as parts, and as one again."""
+"""``medusa split``, ``merge`` and ``scale``: boxes of deployed queries run as parts, and as one again; in how
+many they should."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from medusa.errors import LinkError
 if TYPE_CHECKING:
     from medusa.runtime.client.federation import Federation
 
-__all__ = ["merge", "split"]
+__all__ = ["merge", "scale", "split"]
 
 _TIMEOUT = click.option(
     "--timeout", default="60s", show_default=True, help="attempts to move a part begin anew so long"
@@ -78,6 +79,25 @@ def merge(box: str, timeout: str, fed: Federation, as_json: bool) -> None:
         return
     where = f"in fragment {found['fragment']} at {found['node']}"
     click.echo(f"{box} is {where}; {found['pause_us'] / 1000:.1f} ms pause")
+
+
+@click.command(epilog="\b\nExample:\n  medusa scale netmon --node tcp://127.0.0.1:5555")
+@click.argument("query")
+@with_client
+@AS_JSON
+def scale(query: str, fed: Federation, as_json: bool) -> None:
+    """Say in how many parts each box of a deployed query should run by what it does now, and why.
+
+    It changes nothing: medusa split and medusa merge do that. The box with most to do comes first.
+    """
+    found = fed.scale_plan(query)
+    if as_json:
+        click.echo(json.dumps({"query": query, "boxes": found}))
+        return
+    for each in found:
+        now, wanted = each["parts"], each["wanted"]
+        change = f"{now}" if wanted == now else f"{now}, better {wanted}"
+        click.echo(f"{each['box']}  parts: {change}  ({each['why']})")
 
 
 def _warn(fed: Federation, box: str) -> None:

@@ -382,8 +382,8 @@ class OutgoingMoves:
     ) -> None:
         """The target doesn't have it, and won't: it is ours again, in an epoch that nobody had.
 
-        One that still runs, since the disk hasn't said yet that it is handed over, keeps its epoch: nobody was
-        told of another, and it must not show one that a crash would take back.
+        One that still runs, since the disk hasn't said yet that it is handed over, keeps its epoch: nobody
+        was told of another, and it must not show one that a crash would take back.
         """
         if not order.move(event):
             return

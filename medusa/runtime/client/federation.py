@@ -127,6 +127,25 @@ class Federation:
         """
         return self._statuses.explain(query, all=all)
 
+    def scale_plan(self, query: str) -> list[dict[str, Any]]:
+        """In how many parts each box of a query should run by what it does now. Nothing is changed:
+        ``split`` and ``merge`` do that. docs/scaling.md says how it is reckoned.
+
+        Args:
+            query: its name; of all nodes of the participant that answer.
+
+        Returns:
+            one dict per box, the one with most to do first: ``box`` (``query/box``), ``parts`` in which it
+            runs now, ``work`` (threads that it would keep busy if all that comes got through; None: nothing
+            has come of late, or through a box before it), ``wanted`` parts and ``why``. Whether a box can be
+            split at all ``split`` says.
+
+        Raises:
+            LinkError: no answer in time, this client sees no boxes, or no such query is there
+                (``E_FRAGMENT``).
+        """
+        return self._statuses.scale_plan(query)
+
     def declare(self, statement: str) -> None:
         """Tell the node what a participant has signed: a certificate or a revocation.
 

@@ -14,6 +14,7 @@ from medusa.runtime.client.followed_names import AWAY_US, FollowedNames
 from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.names import Names
 from medusa.runtime.client.status.overview import explanation, whole
+from medusa.runtime.client.status.scale_plan import scale_plan
 from medusa.runtime.client.status.status_tables import tables_of
 from medusa.runtime.client.status.unread_sinks import unread_sinks
 from medusa.wire.messages.commands import StatusRequest
@@ -42,6 +43,10 @@ class Statuses:
     def tables(self, *, all: bool) -> dict[str, pa.Table]:
         """As ``Federation.tables``."""
         return tables_of([whole(status) for status in self.statuses(all=all)])
+
+    def scale_plan(self, query: str) -> list[dict[str, Any]]:
+        """As ``Federation.scale_plan``."""
+        return scale_plan([whole(status) for status in self.statuses(all=True)], query)
 
     def held_up(self, error: LinkError, queries: Collection[str]) -> LinkError:
         """Of rows for these queries that aren't durable in time, with the sinks that keep them, if any do."""

@@ -62,8 +62,8 @@ class ReplicaChecks:
         """Of queries of the name, in order."""
         self._numbers: dict[str, tuple[int, int, int]] = {}
         """Node -> its life, and life and number of the configuration that it went by last."""
-        self._epochs: dict[tuple[str, int, str], int] = {}
-        """Node, its life and a stream that it reads -> the epoch in which it does."""
+        self._epochs: dict[tuple[str, int, int, str], int] = {}
+        """Node, its life, the life of the query and a stream that it reads -> the epoch in which it does."""
         self._owners: dict[tuple[str, int, int], str] = {}
         """Fragment, life of its query and epoch -> who runs it: one that is deployed again begins anew."""
         self._rows: dict[str, list[object]] = {}
@@ -165,9 +165,10 @@ class ReplicaChecks:
             raise SimulationError(f"owner: {node.name} has {fragment} in epoch {epoch} before {replicas}")
 
     def _check_epochs(self, node: NodeMachine, hosted: FragmentHost) -> None:
-        """While a node lives it never goes back to an earlier owner of a stream that it reads."""
+        """While a node lives it never goes back to an earlier owner of a stream that it reads, unless the
+        query is deployed again."""
         for feed in hosted.spec.feeds:
-            about = node.name, node.lives, f"{hosted.spec.name} {feed.stream}"
+            about = node.name, node.lives, _life(node, hosted), f"{hosted.spec.name} {feed.stream}"
             if feed.epoch < self._epochs.get(about, 0):
                 raise SimulationError(
                     f"feeds: {hosted.spec.name} at {node.name} reads {feed.stream} in epoch {feed.epoch} "

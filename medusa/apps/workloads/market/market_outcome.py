@@ -306,9 +306,12 @@ class MarketOutcome:
         yield MarketCheck("what was taken is paid for", paid > 0, True, f"{paid / 1e6:.6f} EUR")
 
     def _relieved(self) -> Iterator[MarketCheck]:
-        """Who sheds is rid of the work: what it lends it doesn't compute. Processors are shared, so a busy
-        machine may say otherwise. A move takes work itself, and what a node says of its load lags behind by
-        seconds: what it says at the end of the phase counts, while rows come at the pace of the first move."""
+        """Who sheds is rid of the work: what it lends it doesn't compute.
+
+        A move takes work itself, and what a node says of its load lags behind by seconds. So what it says at
+        the end of the phase counts, while rows come at the pace of the first move. Processors are shared: a
+        busy machine may say otherwise.
+        """
         first = next((each for each in self.moves if each.goes), None)
         if first is not None:
             mine = [each for each in self.samples if each.owner == first.giver]
