@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +36,10 @@ def query(operator: type = Restless, slack: int = 100) -> md.Query:
 
 
 class Linked:
-    """The fragments of a graph at several nodes, and the links between them, that bring what was held."""
+    """The fragments of a graph at several nodes, and the links between them, that bring what was held.
+
+    As the output of a node, they bring of boundaries that follow each other the last one only.
+    """
 
     def __init__(self, graph: Graph, at: dict[str, list[str]]) -> None:
         self.specs = cut(graph, at).fragments
@@ -58,8 +62,11 @@ class Linked:
     def _drain(self, spec: FragmentSpec) -> bool:
         moved = False
         for sink, stream in spec.streams.items():
-            for element in self.running[spec.name].drain(sink):
+            held = self.running[spec.name].drain(sink)
+            for element, behind in pairwise([*held, None]):
                 moved = True
+                if isinstance(element, Boundary) and isinstance(behind, Boundary):
+                    continue
                 if stream == "q.o" and isinstance(element, Train):
                     self.rows += element.batch.to_pylist()
                 for other in self.specs:
@@ -174,6 +181,30 @@ def test_a_class_that_is_not_registered_splits_in_a_program() -> None:
     assert rows(make(), True) == whole == rows(make().split("x", 3), False)
     assert rows(make().split("x", 3).merge("x"), False) == whole
     assert {row["columns"] for row in whole} == {len(SCHEMA)}
+
+
+def test_a_part_is_not_split_again() -> None:
+    with pytest.raises(QueryError, match="it is a part already, whose rows a merge orders: merge it"):
+        split(split(query().graph, "x", 2), "x-1", 2)
+
+
+def test_the_row_that_tells_the_last_time_is_counted_by_no_part_and_seen_by_no_class() -> None:
+    for graph in (query().graph, split(query().graph, "x", 3)):
+        run = Linked(graph, WHOLE)
+        answer(run)
+        (fragment,) = run.running.values()
+        assert fragment.boxes["a"].rows_out + fragment.boxes["b"].rows_out == 73
+        parts = [box for id, box in fragment.boxes.items() if id.startswith("x-") and "router" not in id]
+        assert sum(box.rows_in for box in parts or [fragment.boxes["x"]]) == 73
+
+
+def test_a_promise_beyond_all_times_is_kept_in_a_checkpoint() -> None:
+    """It was not read again."""
+    fragment = Fragment(query().graph)
+    for source in "ab":
+        fragment.feed(source, Boundary(END_US - 1))
+    again = Fragment(query().graph)
+    again.boxes["x"].load(fragment.boxes["x"].save())
 
 
 def test_parts_need_the_number_of_the_row_as_their_last_column() -> None:

@@ -10,13 +10,16 @@ from medusa.elements import END_US, START_US, Kind, Train
 from medusa.engine.core.box import BoxState, Stateless
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.row_buffer import Ints
-from medusa.engine.core.rows import as_bools, as_int64, take, take_array
+from medusa.engine.core.rows import as_bools, as_int64, as_times, take, take_array
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.query.boxes import KeyRouter, Schema
+from medusa.query.types import schema_to_arrow
 
-__all__ = ["KeyRouterBox", "part_of", "ways_of"]
+__all__ = ["LAST_TIME", "KeyRouterBox", "part_of", "ways_of"]
 
 NUMBER_MAX = 1 << 62
+LAST_TIME = -1
+"""The number of a row that is none, and says by its time when the last row of the input came."""
 
 
 def part_of(keys: list[pa.Array], cuts: tuple[int, ...]) -> Ints:
@@ -43,6 +46,7 @@ class KeyRouterBox(Stateless):
         super().__init__(spec.id, inputs=1)
         self.boundary_ports = spec.ports
         self._spec = spec
+        self._input = schema_to_arrow(input)
         self._columns = Columns(self, letters, spec.keys, input, timed=timed) if spec.keys else None
         self._seen = 0
         self._last_us = int(START_US)
@@ -50,8 +54,19 @@ class KeyRouterBox(Stateless):
 
     def on_boundary(self, time_us: int) -> None:
         if time_us >= END_US and self._spec.last_time:
-            self.advance(self._last_us)
+            self._tell_last_time(max(self._last_us, self.boundary_us))
         self.advance(time_us)
+
+    def _tell_last_time(self, time_us: int) -> None:
+        """A row, since of boundaries that follow each other a link brings the last one only."""
+        if time_us == START_US:
+            return
+        nulls = [pa.nulls(1, field.type) for field in self._input]
+        times = as_times(np.array([time_us]))
+        nothing = Train(batch=pa.RecordBatch.from_arrays(nulls, schema=self._input), times=times)
+        train = self._numbered(nothing, np.array([LAST_TIME]))
+        for port in self.boundary_ports:
+            self.emit(train, port)
 
     def on_train(self, input: int, train: Train) -> None:
         if train.kind is not Kind.STABLE:

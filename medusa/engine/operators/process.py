@@ -22,9 +22,10 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
-from medusa.engine.core.rows import as_int64, take
+from medusa.engine.core.rows import as_int64, filter_rows, take
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
+from medusa.engine.operators.key_router import LAST_TIME
 from medusa.engine.operators.source import TIME_MAX_US
 from medusa.engine.udf.calls import bury, error_text, row_of
 from medusa.engine.udf.key_state import KeyState, state_class
@@ -117,13 +118,28 @@ class ProcessBox(Operator):
     def receive(self, input: int, element: Element) -> None:
         # Of each input, since in which order inputs end mustn't show.
         if isinstance(element, Boundary) and element.time_us < END_US:
-            self._largest_us = max(self._largest_us, element.time_us)
+            self._is_at(element.time_us)
         super().receive(input, element)
 
     def on_train(self, input: int, train: Train) -> None:
+        if self._spec.positions is not None:
+            train = self._without_last_time(train)
         kept = self.on_time(train)
         if len(kept):
             self._waiting[input].add(Timed.of(kept))
+
+    def _is_at(self, time_us: int) -> None:
+        """A promise may go beyond all times that there are."""
+        self._largest_us = max(self._largest_us, min(time_us, TIME_MAX_US))
+
+    def _without_last_time(self, train: Train) -> Train:
+        """Take out the row by which a router says when the last one came to it, for whichever part."""
+        says = as_int64(train.batch.columns[-1]) == LAST_TIME
+        if not says.any():
+            return train
+        self._is_at(int(as_int64(train.times)[says].max()))
+        self.passed(-int(says.sum()), 0)
+        return filter_rows(train, pa.array(~says))
 
     def on_boundary(self, time_us: int) -> None:
         self._ended = time_us >= END_US

@@ -85,8 +85,7 @@ class SinkBox(Operator):
     def on_boundary(self, time_us: int) -> None:
         self.boundary_us = time_us
         self.moved_us = self.now.us
-        # The end doesn't take the place of the boundary before it: a part of a split must know that one.
-        if self._held and isinstance(self._held[-1], Boundary) and time_us < END_US:
+        if self._held and isinstance(self._held[-1], Boundary):
             self._held[-1] = Boundary(time_us)
         else:
             self._held.append(Boundary(time_us))

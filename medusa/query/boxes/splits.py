@@ -40,8 +40,9 @@ class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_onl
         cuts: where ranges of the hash end: part i has ``cuts[i - 1] <= hash < cuts[i]``.
         block: without keys: so many rows in a row go the same way, then the next.
         number: the column (int64, the last) that holds the number of the row, counted from 0; None: none.
-        last_time: before the end, the time of the last row that was not late goes to all parts as a boundary:
-            what a box does at the end may depend on it, whichever part has the row.
+        last_time: before the end, a row of nulls with the number -1 tells all parts the time of the last row
+            that was not late, or the boundary where that is later: what a box does at the end may depend on
+            it, whichever part has the row.
     """
 
     order_dependent: ClassVar[bool] = True

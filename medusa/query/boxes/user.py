@@ -198,6 +198,8 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
         return f"{_function_text(self.function)}{by_text(self.keys)}"
 
     def split(self, name: Callable[[str], str]) -> SplitPlan | str:
+        if self.positions is not None:
+            return "it is a part already, whose rows a merge orders: merge it, and split it in more"
         released, first, place = name("_released"), name("_first"), name("")
         return SplitPlan(
             keys=[self.keys] * len(self.inputs),
