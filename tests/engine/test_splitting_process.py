@@ -35,6 +35,14 @@ def query(operator: type = Restless, slack: int = 100) -> md.Query:
     return q
 
 
+def several_inputs() -> md.Query:
+    q = md.Query("q")
+    a = q.source("a", SCHEMA, time="ts")
+    streams = {"a": a, "b": a.filter("n > 0"), "c": a.filter("n < 0")}
+    q.sink("o", md.process(Restless, streams, OUT, by="k", state=STATE, name="x"))
+    return q
+
+
 class Linked:
     """The fragments of a graph at several nodes, and the links between them, that bring what was held.
 
@@ -215,6 +223,12 @@ def test_parts_need_the_number_of_the_row_as_their_last_column() -> None:
     assert merge.release == "_position_released"
     assert all(isinstance(router, KeyRouter) and router.last_time for router in made.routers)
     assert [router.id for router in made.routers] == ["x-router-left", "x-router-right"]
+    several = split(several_inputs().graph, "x", 2)
+    assert [router.id for router in find_split(several, "x").routers] == [
+        "x-router",
+        "x-router-2",
+        "x-router-3",
+    ]
     part = made.parts[0]
     assert isinstance(part, Process)
     text = md.Query.from_graph(graph).to_json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -18,16 +19,21 @@ AHEAD = 10 * ROWS
 
 
 class Stream:
-    """A publisher that goes on until it is told to end, and a reader of each sink."""
+    """A publisher that goes on until it is told to end, and a reader of each sink.
 
-    def __init__(self, nodes: ForkedNodes) -> None:
+    Args:
+        query: makes what is deployed, with the source and the sinks of that of ``tests.system.test_splits``.
+    """
+
+    def __init__(self, nodes: ForkedNodes, query: Callable[[], md.Query] = query) -> None:
         self.nodes = nodes
+        self._query = query
         self.published = 0
         self.got: dict[str, list[dict[str, object]]] = {"out": [], "all": []}
         self.failed: list[BaseException] = []
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._publish)]
-        self._threads += [threading.Thread(target=self._read, args=(sink,)) for sink in self.got]
+        targets = [(self._publish, ()), *((self._read, (sink,)) for sink in self.got)]
+        self._threads = [threading.Thread(target=run, args=args, daemon=True) for run, args in targets]
         for thread in self._threads:
             thread.start()
 
@@ -65,7 +71,7 @@ class Stream:
         assert self.failed == []
         begins = range(0, self.published, ROWS)
         table = {name: [value for begin in begins for value in rows(begin)[name]] for name in SCHEMA}
-        expected = md.collect(query(), rows=table)
+        expected = md.collect(self._query(), rows=table)
         for sink, got in self.got.items():
             assert got == expected[sink].to_pylist()
 

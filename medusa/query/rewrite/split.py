@@ -190,9 +190,9 @@ def _port_id(box: str, port: str) -> str:
 
 
 def _router_id(box: str, input: int, inputs: int) -> str:
-    if inputs == 1:
-        return f"{box}-router"
-    return f"{box}-router-{('left', 'right')[input] if inputs == 2 else input + 1}"
+    if inputs == 2:
+        return f"{box}-router-{('left', 'right')[input]}"
+    return f"{box}-router-{input + 1}" if input else f"{box}-router"
 
 
 class _Splitter:
