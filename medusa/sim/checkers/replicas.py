@@ -18,6 +18,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
+from medusa.query.recovery import STATE_BACKUP
 from medusa.sim.checkers.catalog import newest_catalog
 from medusa.sim.checkers.publisher_names import newest_record
 from medusa.sim.world.virtual_time import SimulationError
@@ -418,6 +419,14 @@ class ReplicaChecks:
             if has != {replicas.owner}:
                 return f"{replicas.fragment} is at {sorted(has)}, {replicas.owner} should have it"
             wanted = {node for node in replicas.members if node != replicas.owner} - gone
+            spec = self._nodes[replicas.owner].brain.fragments[replicas.fragment].spec
+            if spec.method == STATE_BACKUP:  # One holds it: upstream where one is there, and the owner isn't.
+                holders = wanted.intersection(spec.backup_nodes)
+                if replicas.owner in spec.backup_nodes and wanted - holders:
+                    return f"{replicas.owner} only holds {replicas.fragment}, and others are there"
+                first = [node for node in spec.backup_nodes if node in holders]
+                first += [node for node in replicas.members if node in wanted - holders]
+                wanted = set(first[:1])
             if set(replicas.secondaries) != wanted:
                 return f"secondaries of {replicas.fragment} are {replicas.secondaries}, not {sorted(wanted)}"
             if not all(self._follows(node, replicas) for node in wanted):
