@@ -15,7 +15,7 @@ EVERY_US = 100
 
 @md.register("tests.Reminders")
 class Reminders:
-    """Counts the rows of a key, and says so at each hundredth microsecond; now and then it forgets the key."""
+    """Counts the rows of a key, and says so each hundred microseconds; now and then it forgets the key."""
 
     def rows(self, key: Any, batch: pa.RecordBatch, state: Any, now: int, input: str = "") -> dict[str, Any]:
         state.n = (state.n or 0) + batch.num_rows

@@ -1,4 +1,4 @@
-"""Classes of users with timers are split over processes and merged again under a steady stream: all is exact."""
+"""Classes of users with timers are split over processes and merged again while rows flow: all is exact."""
 
 from __future__ import annotations
 
