@@ -44,6 +44,8 @@ CASES += [("splits", 159)]
 CASES += [("splits", 1364)]
 # The disk of a node that had been slow had work for 10 s more when they were given.
 CASES += [("splits", 1482)]
+# A class of users with timers is split and merged again.
+CASES += [("splits", 108), ("splits", 248)]
 # Who had handed a fragment over, and hadn't heard that it was taken, asked upstream for rows when it was just
 # coming back: that was taken for its arrival, and the owner had no place there any more.
 CASES += [("move", 3321), ("move", 3732), ("move", 3821)]
