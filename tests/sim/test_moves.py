@@ -26,7 +26,8 @@ from tests.engine.test_splitting_run import (
 )
 from tests.sim.conftest import SPENT
 from tests.sim.planted_moves import MOVED, SPLIT, one_side_of_a_join_goes_to_the_first_part
-from tests.sim.planting import noticed
+from tests.sim.planted_process_splits import PROCESS_SPLITS
+from tests.sim.planting import fails_its_tests, noticed, planted
 
 SEEDS = {"move": 140, "splits": 60}
 """200 in all; half of them run in CI."""
@@ -192,6 +193,18 @@ def test_a_planted_mistake_is_noticed_by_its_recorded_seed(mistake, monkeypatch)
     recorded, plant = (MOVED | SPLIT)[mistake]
     plant(monkeypatch)
     assert noticed(lambda seed: run_scenario(name, seed).violation, recorded, "SimulationError: ")
+
+
+@pytest.mark.parametrize("name", [name for name, mistake in PROCESS_SPLITS.items() if not mistake.tests])
+def test_a_mistake_in_splits_of_classes_is_noticed_by_its_recorded_seed(name):
+    mistake = PROCESS_SPLITS[name]
+    with planted(mistake):
+        assert noticed(lambda seed: run_scenario("splits", seed).violation, mistake.seed, mistake.shows)
+
+
+@pytest.mark.parametrize("name", [name for name, mistake in PROCESS_SPLITS.items() if mistake.tests])
+def test_a_mistake_in_splits_of_classes_is_noticed_by_its_tests(name):
+    assert fails_its_tests("tests.sim.planted_process_splits:PROCESS_SPLITS", name) == ""
 
 
 def test_one_side_of_a_join_in_the_first_part_is_noticed_by_a_unit_test(monkeypatch):
