@@ -7,9 +7,11 @@ import pytest
 
 from medusa.elements import Boundary
 from medusa.errors import StateError
+from medusa.nodes.node import NodeMind
 from medusa.sim.actors.host import Host
 from medusa.sim.actors.relay import pack_rows, unpack_rows
 from medusa.sim.checkers.delivery import Delivered, check_receiver
+from medusa.sim.scenarios import run_scenario
 from medusa.sim.world.disk import Disk
 from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
@@ -321,3 +323,16 @@ def test_a_receiver_beyond_its_window_is_noticed():
     with pytest.raises(SimulationError, match="durable"):
         check_receiver("r", pair.receiver)
     pair.receiver.peer_event(0, LinkEvent.PEER_DOWN)
+
+
+def test_a_node_that_always_wants_to_be_woken_at_once_spins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was only noticed by two million events, minutes later: most such runs end before that."""
+    wakes = NodeMind.wake_at_us
+
+    def hasty(mind: NodeMind, now_us: int) -> int:
+        return now_us if mind.settings.name == "core" and now_us > 300_000 else wakes(mind, now_us)
+
+    monkeypatch.setattr(NodeMind, "wake_at_us", hasty)
+    outcome = run_scenario("nodes", 0, only=[])
+    assert outcome.violation == "SimulationError: spins: core wants to be woken at once, again and again"
+    assert outcome.events < 20_000
