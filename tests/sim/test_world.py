@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,6 +12,7 @@ from medusa.elements import Boundary
 from medusa.errors import StateError
 from medusa.nodes.node import NodeMind
 from medusa.sim.actors.host import Host
+from medusa.sim.actors.node import _Worker
 from medusa.sim.actors.relay import pack_rows, unpack_rows
 from medusa.sim.checkers.delivery import Delivered, check_receiver
 from medusa.sim.scenarios import run_scenario
@@ -336,3 +340,21 @@ def test_a_node_that_always_wants_to_be_woken_at_once_spins(monkeypatch: pytest.
     outcome = run_scenario("nodes", 0, only=[])
     assert outcome.violation == "SimulationError: spins: core wants to be woken at once, again and again"
     assert outcome.events < 20_000
+
+
+def test_a_thread_has_used_no_more_than_has_gone_by() -> None:
+    """What a slow machine was given counted at once: a node of three threads took eleven cores, and its owner
+    sold load for as long as that was in its means (seeds 177 and 207 of ``trading``)."""
+    world = World(1)
+    node: Any = SimpleNamespace(world=world, slowness=30, in_this_life=lambda action: action)
+    worker, done = _Worker(node, 20_000, world.dice("worker")), []
+    assert worker.cpu_us() == 0
+    for number in range(5):
+        worker.give(lambda number=number: done.append(number))
+    given_us = worker.free_us
+    assert worker.cpu_us() == 0
+    world.run(until_us=given_us // 2, events_max=10)
+    assert worker.cpu_us() == given_us // 2
+    world.run(until_us=2 * given_us, events_max=10)
+    assert done == [0, 1, 2, 3, 4]
+    assert worker.cpu_us() == given_us

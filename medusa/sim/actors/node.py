@@ -375,7 +375,8 @@ class _Worker:
         self._jobs.popleft()()
 
     def cpu_us(self) -> int:
-        return self._took_us
+        """What it has done so far takes; not what it was given and hasn't begun with."""
+        return self._took_us - max(self.free_us - self._node.world.now_us, 0)
 
     def hurry(self, most: int | None) -> None:
         """Do at once what was given."""
