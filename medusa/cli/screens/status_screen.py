@@ -17,6 +17,7 @@ from medusa.runtime.client.status.bounded_streams import STABLE, unstable_text
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.units import duration_text, size_text
 from medusa.wire.status_and_metrics import (
+    BackupsStatus,
     CauseStatus,
     ConfigurationStatus,
     ConsistencyStatus,
@@ -158,6 +159,7 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
         yield f"{fragment} is being moved to {going.to}: {going.state}, {sent} sent{waits}"
     for fragment, coming in status.moves.coming.items():
         yield f"{fragment} is coming from {coming.origin}: {coming.state}"
+    yield from _backups(status.backups)
     counts = (
         ("late", status.late),
         ("dead", status.dead),
@@ -177,6 +179,14 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield f"{title}: {figure(field, value)}"
     if status.refused:
         yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status.refused.items())
+
+
+def _backups(backups: BackupsStatus) -> Iterator[str]:
+    """States of others' fragments that are held."""
+    for fragment, of in backups.held.items():
+        yield f"holds {fragment} {of.text}"
+    if backups.held:
+        yield f"holds {size_text(backups.bytes)} of {size_text(backups.limit_bytes)} for others"
 
 
 def _unstable(stream: str, of: ConsistencyStatus) -> str:

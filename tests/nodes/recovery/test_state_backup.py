@@ -15,6 +15,7 @@ from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.query.boxes import Sink
 from medusa.query.recovery import STATE_BACKUP
 from medusa.wire.messages.configuration import Replicas
+from medusa.wire.status_and_metrics import NodeStatus, status_of
 from tests.nodes.recovery.test_passive_standby import Backup
 from tests.nodes.taken_over import HALF, PIECE, ROWS, Run
 from tests.nodes.test_handovers import order
@@ -215,6 +216,37 @@ def test_without_room_for_its_state_a_fragment_goes_on_with_its_own_disk_and_say
     guarded = run.recovery("m").guarded(run.fed.world.now_us, hosted.spec)
     assert guarded is not None
     assert guarded[1].alone_us is not None
+
+
+def status_of_node(run: Run, name: str) -> NodeStatus:
+    node = run.fed.nodes[name]
+    return status_of(node.brain.status(node.clock.monotonic_us()))
+
+
+def test_what_a_node_holds_for_others_is_seen() -> None:
+    """Whose, in which epoch, how much of what may be, and how old; not what it only stands by for."""
+    run, fragment = run_of(counting())
+    run.publish(0, HALF)
+    run.fed.run(for_us=60_000)
+    taking = holders(run, fragment)["e"]
+    nbytes = sum(memoryview(data).nbytes for data in taking._held.values())
+    before, clock = taking.held_token, run.fed.nodes["e"].clock
+    began_us = clock.monotonic_us()
+    run.until(lambda: taking.held_token > before, "the next checkpoint is held")
+    backups = status_of_node(run, "e").backups
+    assert backups.limit_bytes == 256 << 20
+    held = backups.held[fragment]
+    assert (held.owner, held.epoch) == ("m", run.replicas(fragment).epoch)
+    assert held.bytes == taking.held_bytes >= nbytes > 0
+    assert held.age_us is not None
+    assert 0 <= held.age_us <= clock.monotonic_us() - began_us
+    assert backups.bytes == sum(each.bytes for each in backups.held.values())
+    assert fragment not in status_of_node(run, "s1").backups.held
+    run.lose("m")
+    run.until_owned(fragment, "s1")
+    until_held(run, fragment, "e")
+    after = status_of_node(run, "e").backups.held[fragment]
+    assert (after.owner, after.epoch) == ("s1", run.replicas(fragment).epoch)
 
 
 def test_a_fragment_is_not_moved_to_a_node_that_holds_it_for_others() -> None:
