@@ -803,6 +803,8 @@ class ConfigurationStatus(_Status, frozen=True, kw_only=True):
         number: one higher with each decision.
         away: voters that this node doesn't hear.
         not_voting: voters that it hears, and that don't vote yet: they have lost what they had said.
+        without_state: fragments of which their owner says that they were on a disk that is lost, and that
+            nobody has taken over yet.
         fragments: those that somebody stands by for, or did.
     """
 
@@ -811,6 +813,7 @@ class ConfigurationStatus(_Status, frozen=True, kw_only=True):
     voters: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     not_voting: tuple[str, ...] = ()
+    without_state: tuple[str, ...] = ()
     fragments: dict[str, ReplicasStatus] = {}
 
 
@@ -849,6 +852,7 @@ class StatelessStatus(_Status, frozen=True, kw_only=True):
     Attributes:
         owner: by what is decided.
         streams: those that it has.
+        reads: streams of other fragments that it reads.
         may_have_it: other nodes that may have its state still.
         lost: none may: it is lost for good.
         why: in words, and what to do.
@@ -858,6 +862,7 @@ class StatelessStatus(_Status, frozen=True, kw_only=True):
     epoch: int
     owner: str
     streams: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
     may_have_it: tuple[str, ...] = ()
     lost: Annotated[
         bool,
