@@ -93,6 +93,7 @@ from medusa.nodes.status.fragment_status import (
     sources_of,
     totals,
 )
+from medusa.nodes.status.held_backups import backups_status
 from medusa.nodes.streams import StreamRouter
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
@@ -1183,6 +1184,9 @@ class NodeMind:
             streams=tuple(self.catalog.stream_names()),
             moves=self.orders.status(),
             splits=self.orders.splits_status(),
+            backups=backups_status(
+                now_us, self.recovery.followings.backups(), self.settings.limits.backups_bytes
+            ),
             remote=self.remotes.status(),
             dht=self.naming.between.status() if self.naming.between else None,
             elsewhere=self.catalog.elsewhere(),
