@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from medusa.elements import END_US, START_US
-from medusa.nodes.consistency.approach import Approach, Approaches
+from medusa.nodes.consistency.approach import Approach
 from medusa.nodes.consistency.missing_inputs import MissingInputs
 from medusa.query.delay import fork_after_us
 from medusa.wire.link.automaton import ReceiverState
@@ -222,13 +222,3 @@ def test_who_is_not_well_says_nothing_of_how_far_one_is_to_come() -> None:
     ill.receiver.tentative.state = "up_failure"
     silent = Fake(S // 2, "c", "p")
     assert behind_beside(Fake(9 * S, "c", "m"), ill, silent, broken_us={"p": 4 * S})[0]
-
-
-def test_all_are_over_once_each_was_near() -> None:
-    """One that was near isn't waited for again; one that is gone isn't either."""
-    approaches = Approaches(MARGIN_US, PATIENCE_US)
-    assert not approaches.are_over(0, [("a", 10, 10), ("b", 5, 10), ("c", 0, 10)])
-    assert approaches.due_at_us() == PATIENCE_US
-    assert not approaches.are_over(1, [("a", 10, 99), ("b", 10, 10), ("c", 0, 10)])
-    assert approaches.are_over(2, [("a", 10, 99), ("b", 10, 99)])
-    assert approaches.due_at_us() is None
