@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medusa.sim.checkers.first_publishers import FirstPublishers
+from medusa.sim.checkers.forgotten_lanes import ForgottenLanes, Forks
 from medusa.sim.scenarios import run_scenario
 from tests.sim.planted_delay import DELAY, POLICIES
 from tests.sim.planting import fails_its_tests, noticed, planted
@@ -43,6 +44,10 @@ FOUND = {
     ): "a stream was called stable while another input's sender was held up, for too short to say so",
     ("delay", 1664): "the same, of a sender that had stood still",
     ("delay", 2008): "the same, of a stream that was behind since a sender was started again",
+    (
+        "delay",
+        1427,
+    ): "a fork took another one's place as one lane had another fork: it lacks what came by the other lane",
     ("delay", 1991): "that a stream is stable overtook the boundary that closes its last windows",
     ("policies", 111): "an input was taken for stable before its sender had said how it is",
 }
@@ -81,6 +86,22 @@ def test_x_counts_once_all_sources_have_had_a_publisher() -> None:
     there.add("left")
     first.look(400)
     assert first.last_us == 300
+
+
+def test_a_fork_lacks_what_came_before_it_by_lanes_that_went_on() -> None:
+    forgotten = ForgottenLanes()
+    forgotten.look(100, "z", Forks(made=0, shown=False, lanes={"e": 0, "f": 0}))
+    forgotten.look(200, "z", Forks(made=1, shown=True, lanes={"e": 1, "f": 0}))
+    assert not forgotten.lacks("z", "e", 0, 200), "the first one has all that e says"
+    forgotten.look(300, "z", Forks(made=2, shown=True, lanes={"e": 1, "f": 1}))
+    assert forgotten.lacks("z", "e", 250, 350)
+    assert not forgotten.lacks("z", "e", 301, 400), "it came later"
+    assert not forgotten.lacks("z", "e", 100, 299), "it was due before"
+    assert not forgotten.lacks("z", "f", 100, 400), "f has another one itself: that says it again"
+    assert not forgotten.lacks("y", "e", 100, 400)
+    forgotten.look(400, "z", Forks(made=0, shown=False, lanes={"e": 1, "f": 1}))
+    forgotten.look(500, "z", Forks(made=1, shown=True, lanes={"e": 1, "f": 1}))
+    assert not forgotten.lacks("z", "e", 400, 500), "the node was started again: its path wasn't whole"
 
 
 @pytest.mark.parametrize("seed", range(CI))
