@@ -223,6 +223,13 @@ class DelayTrial(QueryTrial):
         self._look(self._outages)
 
     @property
+    def _common(self) -> list[str]:
+        """What all rows pass before the last node could notice that something is down."""
+        ends = {list(self._shape.at)[-1], self.reader.name}
+        ways = [set(self._path(source, value)) for source in self.tables for value in range(2)]
+        return [part for part in ways[0].intersection(*ways) if ends.isdisjoint(part.split())]
+
+    @property
     def _parts(self) -> list[str]:
         return [*self.nodes, *(self._part(*pair) for pair in self.links)]
 
@@ -325,9 +332,9 @@ class DelayTrial(QueryTrial):
     def _check_answered(self) -> None:
         """What came by a path that was whole shows within X of when it would have. Not where frames overtake
         others, as ZeroMQ's never do: tentative ones that come behind a later one are dropped. Nor what a fork
-        lacks of a tentative lane, as it took another one's place when another lane had another fork. Each source
-        stands at a node of its own here, which waits for its first publisher however long: nobody is missing
-        until then (docs/dpc.md), so X counts from when the last source has one."""
+        lacks of a tentative lane, as it took another one's place when another lane had another fork. Each
+        source stands at a node of its own here, which waits for its first publisher however long: nobody is
+        missing until then (docs/dpc.md), so X counts from when the last source has one."""
         published_us = self._publishers.last_us
         assert self._outages is not None
         assert published_us is not None, "sources end once all publish"
@@ -407,11 +414,16 @@ class DelayTrial(QueryTrial):
         return {name for source in self.tables if (name := self._counted(sink, source)) is not None}
 
     def _check_corrected(self) -> None:
-        """Who says that all is corrected has put that out: what would have shown a while ago is there. Not
-        while something else is down, which isn't missed for X less the margin; nor just after the reader
-        couldn't hear it: that is told then how the stream was, and what came meanwhile is under way."""
+        """Who says that all is corrected has put that out: what would have shown a while ago is there, once
+        all sources have had a publisher, as for X. Not while something else is down, which isn't missed for X
+        less the margin; nor just after the reader couldn't hear it: that is told then how the stream was, and
+        what came meanwhile is under way. Nor what is under way since all rows were held up for too short a
+        time to show: nobody is told of that, and no input is ahead of another one."""
+        published_us = self._publishers.last_us
         assert self._outages is not None
+        assert published_us is not None, "sources end once all publish"
         wait_us = margin_us(self._delay_us) + SLACK_US
+        masked_us = fork_after_us(self._delay_us) + 2 * LOOK_US
         of_reader = [part for part in self._parts if self.reader.name in part.split()]
         for sink, lane in self.lanes.items():
             for said_us, stable_rows in lane.corrected:
@@ -420,11 +432,15 @@ class DelayTrial(QueryTrial):
                 if not self._outages.worked(of_reader, said_us - NOTICED_US, said_us):
                     continue
                 left = lane.left(stable_rows)
+                short = self._outages.ended(self._common, said_us - NOTICED_US, said_us, for_us=masked_us)
+                held_up_us = min((begin_us for begin_us, _ in short), default=said_us)
                 for source, row, came_us in self._came:
                     times = self._past_us(sink, row["ts"])
-                    if times is None or max(times) + wait_us > said_us or self._key(sink, row) not in left:
+                    if times is None or self._key(sink, row) not in left:
                         continue
-                    ideal_us = max(times)
+                    ideal_us = max(*times, published_us)
+                    if ideal_us + wait_us > said_us or ideal_us >= held_up_us:
+                        continue
                     raise SimulationError(
                         f"corrected: {sink} {self._key(sink, row)}: {source} had it at {came_us} us, without"
                         f" failures it would have shown at {ideal_us}; at {said_us} the stream was said to be"
