@@ -53,6 +53,10 @@ FOUND = {
     ("delay", 515): "a source that stands alone had its first publisher when the stream was being corrected",
     ("delay", 1767): "the same",
     ("delay", 1991): "that a stream is stable overtook the boundary that closes its last windows",
+    (
+        "delay",
+        2055,
+    ): "a source that lags by itself attached anew, and was to show again that it comes no nearer",
     ("policies", 111): "an input was taken for stable before its sender had said how it is",
 }
 """Seeds that have failed, and why."""

@@ -164,11 +164,14 @@ class MissingInputs:
         lane = input.receiver.tentative
         state, lost = ConsistencyState(lane.state), lane.lost
         broken_us = self._broken_since_us(input.by)
+        was_silent_us = seen.silent_us
         if flows(input) and broken_us is None:
             seen.silent_us = None
         else:  # Who stood still may see that nothing flows before it sees since when the peer isn't heard.
             times = (each for each in (seen.silent_us, broken_us) if each is not None)
             seen.silent_us = min(times, default=now_us)
+        if was_silent_us is not None and now_us - was_silent_us > self._margin_us:
+            seen.is_far()  # It may be farther than before; who only attached anew isn't.
         if state is ConsistencyState.STABLE:
             seen.said_us = None
         elif seen.said_us is None and (lost or state is not ConsistencyState.FAILURE):
@@ -184,8 +187,6 @@ class MissingInputs:
         elif state is ConsistencyState.STABLE and seen.silent_us is None and input.receiver.backlog_over:
             seen.behind = seen.behind and not self._is_near(now_us, input, seen)
             self._restored.pop(input, None)
-        else:
-            seen.is_far()  # Who is silent again, or has a backlog to bring.
         if seen.silent_us is None and not seen.behind:
             # Who is heard again says only then that it is being corrected: others wait since before that.
             seen.since_us = seen.since_us if seen.late else None

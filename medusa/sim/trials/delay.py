@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from medusa.nodes.config.settings import Limits
 from medusa.nodes.config.settings_delay import DelayRules
+from medusa.nodes.consistency.approach import LAGS
 from medusa.query.boxes import Schema
 from medusa.query.builder import Query
 from medusa.query.delay import fork_after_us, margin_us
@@ -449,11 +450,12 @@ class DelayTrial(QueryTrial):
 
     def _check_settled(self) -> None:
         """Once all works again a stream is stable soon, while its sources go on. A source that is behind the
-        others by itself is waited for while it comes nearer: by how far they are apart it may be later."""
+        others by itself is waited for while it comes nearer: that it doesn't shows once it was as late some
+        times, and so often by how far they are apart it may be later."""
         assert self._outages is not None
         for begin_us, end_us in self._outages.quiet(self._end_us):
             due_us = begin_us + self._settles_us
-            due_us += self._apart_us(begin_us, due_us)
+            due_us += (LAGS + 1) * self._apart_us(begin_us, due_us)
             for sink, lane in self.lanes.items():
                 for (at_us, state), (next_us, _) in pairwise([*lane.turns, (end_us, STABLE)]):
                     since_us, until_us = max(at_us, due_us), min(next_us, end_us)
