@@ -248,6 +248,8 @@ class Fragments:
         done = Reply(request=request)
         late = self._late.remove(owner, query, request)
         kept = self._catalog.configuration(query)
+        if kept is None or kept.current.life != message.life:
+            self._catalog.is_over(query, message.life)
         told_apart = message.life != 0 and kept is not None
         same = told_apart and kept is not None and kept.current.life == message.life
         if told_apart and not same and not message.since:

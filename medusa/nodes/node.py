@@ -366,6 +366,8 @@ class NodeMind:
             parsing=parsing,
             diverting=diverting,
             is_up=self._is_linked,
+            broken_since_us=self._broken_since_us,
+            heard_at_us=self._heard_at_us,
             life_of=self._life_of,
             make=partial(self._host, secondary=True),
             check=self.installed.check_room,
@@ -441,6 +443,7 @@ class NodeMind:
             own_peer=lambda node: node == settings.name or node in settings.own_peers,
             recovery=self.recovery,
             handovers=self.recovery.handovers,
+            unheard=self.recovery.unheard,
             abroad=self.abroad,
             by_plan=lambda *signal: self.market is not None and self.market.signal(*signal),
         )
@@ -701,6 +704,11 @@ class NodeMind:
         """Since when we and a node or client don't hear each other; None: we do, or never have."""
         session = self.sessions.get(peer)
         return None if session is None else session.broken_since_us
+
+    def _heard_at_us(self, peer: str) -> int | None:
+        """When a node or client was heard last; None: it never was."""
+        session = self.sessions.get(peer)
+        return None if session is None else session.heard_at_us
 
     def _next_token(self) -> int:
         self._token += 1

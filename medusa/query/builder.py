@@ -183,7 +183,7 @@ class Query:
                 some may come again; ``"gap"``: none is repeated, and some may be lost (docs/recovery.md).
                 None: they wait until it is back. Inside a program it changes nothing.
             method: how that is brought about: ``"active_standby"``, ``"passive_standby"``,
-                ``"upstream_backup"`` or ``"amnesia"``; None: the first that promises it.
+                ``"upstream_backup"``, ``"state_backup"`` or ``"amnesia"``; None: the first that promises it.
             delay: by how much a failure may hold up a result, at most an hour: what the inputs that are
                 reached bring shows within this, marked tentative, and is corrected once the others are back
                 (docs/dpc.md). ``md.Delay`` says besides what becomes of new rows during a failure and while

@@ -120,7 +120,8 @@ class Sender:
 
         Args:
             over_boundaries: no row ever lies below an earlier boundary, unless it is called late: so of two
-                boundaries that wait, the first says nothing.
+                boundaries that wait, the first says nothing. Where it stood between rows is lost; boxes
+                don't count on that.
         """
         self._gather, self._over_boundaries = gather, over_boundaries
 
