@@ -120,9 +120,13 @@ def _together(box: MeasuredBox) -> list[list[BoxPart]]:
 def _free(
     box: MeasuredBox, part: BoxPart, rooms: Mapping[str, float], rules: ScaleRules, but: Collection[str] = ()
 ) -> list[str]:
-    """Nodes that have no part of the box and room for this one, the emptiest first."""
+    """Nodes that have no part of the box and room for this one, the emptiest first.
+
+    A part with more to do than parts are planned for is too much for any node, and counts as one that isn't:
+    alone it gets on, and is split again.
+    """
     taken = [each.node for each in box.parts]
-    work = part.work or 0.0
+    work = min(part.work or 0.0, rules.target)
     free = [
         node
         for node, used in rooms.items()
@@ -139,6 +143,8 @@ def _grows(
 ) -> ScaleOrder | NoStep:
     if (move := _spread(goal, box, rooms, rules)) is not None:
         return move
+    if goal.split and _together(box):
+        return NoStep(why=f"no node has room for a part of {box.id}, so they stay together")
     if goal.split or len(box.parts) >= goal.parts:
         return NoStep()
     if any(part.work is None for part in box.parts):
@@ -156,7 +162,7 @@ def _grows(
                 parts=parts,
                 ranges=goal.ranges,
             )
-    used = max(rules.high - work / 2, 0.0)
+    used = rules.high - min(work / 2, rules.target)
     return NoStep(why=f"no node has room for half of {part.box}: none that is up uses {used:.2f} at most")
 
 
