@@ -237,7 +237,7 @@ class NodeMind:
         self.scaling = NodeScaler(
             settings,
             catalog,
-            self.naming.directory,
+            self.naming.names,
             self.loads,
             outbox=outbox,
             number=self.diverting.number,

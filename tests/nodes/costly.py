@@ -123,6 +123,7 @@ class CostlyRun:
         roads: int = 3,
         load: LoadRules | None = None,
         scale: ScaleSettings | None = None,
+        coordinator: str = "",
         **wishes: Any,
     ) -> None:
         self.q = q
@@ -137,8 +138,9 @@ class CostlyRun:
             make_costly(self.fed.nodes[name])
         self.fed.start()
         self.client = self.fed.client("client", next(iter(at)))
-        deploy = self.client.deploy_guarded if wishes else self.client.deploy
-        reply, _ = self.fed.answer(self.client, deploy(q, at, **wishes))
+        asks = self.fed.client("deployer", coordinator) if coordinator else self.client
+        deploy = asks.deploy_guarded if wishes else asks.deploy
+        reply, _ = self.fed.answer(asks, deploy(q, at, **wishes))
         assert not reply.code, reply
         self.rows: list[pa.Table] = []
         self.count = 0

@@ -1,5 +1,5 @@
 """Nodes in virtual time that split and merge a box by themselves, whose rows take time (``costly``): the
-source at ``e``, which coordinates, the box at ``m``, the end at ``c``; ``s1`` to ``s3`` are idle."""
+source at ``e``, which coordinates it, the box at ``m``, the end at ``c``; ``s1`` to ``s3`` are idle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import ReportLine
 from tests.nodes.costly import SCHEMA, SECOND_US, CostlyRun, spend
 
-NODES = ("e", "m", "c", "s1", "s2", "s3")
+NODES = ("e", "m", "c", "s1", "s2", "s3", "d")
 AT = {"e": ["cars"], "m": ["per_road"], "c": ["out"]}
 SCALE = ScaleSettings(every_us=SECOND_US, cooldown_us=3 * SECOND_US, nodes=("m", "s1", "s2", "s3"))
 LOAD = LoadRules(half_life_us=SECOND_US)
@@ -71,7 +71,7 @@ class ScaledRun:
             AT,
             seed=seed,
             names=NODES,
-            costly=[node for node in NODES if node not in ("e", "c")],
+            costly=[node for node in NODES if node not in ("e", "c", "d")],
             roads=97,
             load=LOAD,
             scale=scale,

@@ -89,3 +89,29 @@ def test_where_no_node_has_room_nothing_is_done_and_it_says_so_less_and_less_oft
     assert 2 <= len(told) <= 4, "it rests 3 s, 6 s, 12 s, ..."
     assert "no node has room" in run.status()["scaling"]["waits_for"]
     run.check()
+
+
+GUARDED = {"coordinator": "d", "standby": {"m": ["s3"], "e": ["c"]}, "witnesses": []}
+
+
+@pytest.mark.parametrize("order", ["split", "move", "merge"])
+def test_when_who_decides_is_lost_for_good_the_next_coordinator_goes_on(order):
+    run = ScaledRun(**GUARDED, scale=replace(SCALE, nodes=("m", "s1", "s2")))
+    run.when(order, lambda: run.fed.nodes["d"].crash("lost"))
+    run.publishes((900, 16), (200, 20))
+    assert run.most == [2, 2], run.orders
+    assert run.parts == {"q/per_road": "m"}, run.orders
+    assert run.orders[0][1] == "d"
+    assert run.status("e")["scaling"]["next_look_us"] <= SCALE.every_us
+    assert run.orders[-1][1] == "e" or order == "merge"
+    run.check()
+
+
+@pytest.mark.parametrize("order", ["split", "move", "merge"])
+def test_when_the_node_of_the_box_is_lost_for_good_who_stands_by_is_scaled_too(order):
+    run = ScaledRun(**GUARDED, scale=replace(SCALE, nodes=("s1", "s2", "s3")))
+    run.when(order, lambda: run.fed.nodes["m"].crash("lost"))
+    run.publishes((900, 20), (200, 30))
+    assert run.most == [2, 2], run.orders
+    assert run.parts == {"q/per_road": "s3"}, (run.orders, run.status("d"))
+    run.check()

@@ -17,11 +17,11 @@ from msgspec import UNSET, UnsetType
 
 from medusa.decoders import json_decoder
 from medusa.nodes.catalog.catalog import RUNNING, Catalog
-from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.load.loads import NodeLoads
+from medusa.nodes.names.lookup import NameLookup
 from medusa.nodes.placement.standby_plan import StandbyNode
-from medusa.nodes.requests import Requests
+from medusa.nodes.requests import Request, Requests
 from medusa.nodes.scaling.next_step import ScaleOrder
 from medusa.nodes.scaling.policy import ScalePolicy, ScaleRules, WorkPolicy
 from medusa.nodes.scaling.query_scaler import QueryScaler, rules_of
@@ -43,6 +43,9 @@ MOVE_MS = 20_000
 
 ORDER_US = 60_000_000
 """An order that isn't answered by then is given up; it may be carried out yet."""
+
+SILENT_US = 5_000_000
+"""Nor is one waited for whose node isn't heard for so long: another may have taken over by then."""
 
 _STATUS = json_decoder(NodeStatus)
 
@@ -71,6 +74,7 @@ class NodeScaler:
     """Of one node.
 
     Args:
+        names: of the participant: which nodes have fragments of a query.
         number: gives the numbers of questions to nodes.
         is_up: whether a node is heard here; this node always is.
         nodes: as they are known here, by name.
@@ -82,7 +86,7 @@ class NodeScaler:
         self,
         settings: Settings,
         catalog: Catalog,
-        directory: Directory,
+        names: NameLookup,
         loads: NodeLoads,
         *,
         outbox: Outbox,
@@ -96,7 +100,7 @@ class NodeScaler:
         self._settings = settings
         self._rules = settings.scale
         self._catalog = catalog
-        self._directory = directory
+        self._names = names
         self._loads = loads
         self._outbox = outbox
         self._number = number
@@ -108,6 +112,8 @@ class NodeScaler:
         self._survey: _Survey | None = None
         self._orders: Requests[tuple[str, ScaleOrder]] = Requests()
         """(query, what)."""
+        self._heard_us: dict[int, int] = {}
+        """Number of an order -> when its node was there last."""
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -117,14 +123,7 @@ class NodeScaler:
             return
         self._follow(now_us)
         for each in self._orders.due(now_us):
-            query, order = each.order
-            if each.expired(now_us):
-                self._orders.close(each)
-                self._queries[query].unanswered(now_us)
-            else:
-                each.said(now_us, self._place(order))
-                if self._is_up(each.to):
-                    self._send(each.number, order, each.to)
+            self._say_again(now_us, each)
         if self._survey is not None and (self._survey.is_over or now_us >= self._survey.until_us):
             self._look(now_us, self._survey)
         if self._survey is None and self._due(now_us):
@@ -150,6 +149,7 @@ class NodeScaler:
         for query in [query for query in self._queries if query not in ours]:
             del self._queries[query]
             self._orders.forget(lambda order, gone=query: order[0] == gone)  # type: ignore[misc]
+            self._heard_us = {n: us for n, us in self._heard_us.items() if self._orders.get(n) is not None}
         for query in ours:
             if query not in self._queries:
                 policy = self._policy(rules_of(self._rules))
@@ -180,11 +180,8 @@ class NodeScaler:
 
     def _places(self, query: str) -> list[str]:
         """Nodes that have a fragment of it, as the catalog says; another participant's tell us nothing."""
-        own = f"{query}/"
-        found = dict.fromkeys(
-            each.writer for each in self._directory.standing("fragment") if each.name.startswith(own)
-        )
-        return [node for node in found if node == self._me or node in self._settings.own_peers]
+        own = (self._me, *self._settings.own_peers)
+        return [node for node in self._names.nodes_of(query) if node in own]
 
     def _look(self, now_us: int, survey: _Survey) -> None:
         self._survey = None
@@ -214,11 +211,23 @@ class NodeScaler:
 
     # --- orders -----------------------------------------------------------------------------------
 
+    def _say_again(self, now_us: int, request: Request[tuple[str, ScaleOrder]]) -> None:
+        query, order = request.order
+        request.said(now_us, self._place(order))
+        if self._is_up(request.to):
+            self._heard_us[request.number] = now_us
+            self._send(request.number, order, request.to)
+        silent_us = now_us - self._heard_us.get(request.number, request.since_us)
+        if request.expired(now_us) or silent_us >= SILENT_US:
+            self._orders.close(request)
+            self._heard_us.pop(request.number, None)
+            self._queries[query].unanswered(now_us)
+
     def _place(self, order: ScaleOrder) -> str:
         """Who is told of a move again: the node that has the fragment by now. It answers for one that was
         restarted meanwhile; a split or merge whoever has done it answers."""
-        found = self._directory.find("fragment", order.fragment) if order.what == "move" else None
-        return order.node if found is None else found.writer
+        found = self._names.fragment_at(order.fragment) if order.what == "move" else None
+        return found or order.node
 
     def _send(self, number: int, order: ScaleOrder, to: str) -> None:
         fragment, box = order.fragment, order.box
@@ -247,6 +256,7 @@ class NodeScaler:
         # Who has it now may say so in place of who had it.
         if peer == request.to or not reply.code:
             self._orders.close(request)
+            self._heard_us.pop(request.number, None)
             self._queries[request.order[0]].answered(now_us, reply)
         return True
 
