@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from medusa.nodes.scaling.measured_boxes import BoxPart, MeasuredBox, measured_boxes
+from medusa.nodes.scaling.measured_boxes import BoxPart, BoxWork, measured_boxes
 from medusa.nodes.scaling.next_step import NoStep, ScaleGoal, ScaleOrder, crowded, next_step
 from medusa.nodes.scaling.policy import Resize, ScaleRules
 from medusa.nodes.scaling.query_scaler import QueryScaler, rules_of
@@ -44,8 +44,8 @@ def part(box: str, node: str, work: float | None, *, is_alone: bool = True) -> B
     return BoxPart(node=node, fragment=f"q/{box}", box=box, is_alone=is_alone, work=work)
 
 
-def whole(*parts: BoxPart) -> MeasuredBox:
-    return MeasuredBox(id="w", parts=parts)
+def whole(*parts: BoxPart) -> BoxWork:
+    return BoxWork(id="w", parts=parts)
 
 
 def a_set(*parts: BoxPart, box: str = "w", home: str = "a", merge: str = "a") -> SplitSet:

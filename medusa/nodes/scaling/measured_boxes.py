@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from medusa.nodes.scaling.true_rates import BoxRates, work_of
 from medusa.wire.status_and_metrics import BoxStatus, FragmentStatus, NodeStatus
 
-__all__ = ["BoxPart", "MeasuredBox", "ROUTER", "measured_boxes"]
+__all__ = ["BoxPart", "BoxWork", "ROUTER", "measured_boxes"]
 
 ROUTER = re.compile("-router(-left|-right)?$")
 """So ends the name of a box that sends rows to the parts of another."""
@@ -37,7 +37,7 @@ class BoxPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredBox:
+class BoxWork:
     """A box of a query; ``parts``: those that aren't split again, in the order in which nodes told them."""
 
     id: str
@@ -61,7 +61,7 @@ class _Placed:
         return f"{self.node} {self.of.fragment}:{box}"
 
 
-def measured_boxes(statuses: Iterable[NodeStatus], query: str) -> dict[str, MeasuredBox]:
+def measured_boxes(statuses: Iterable[NodeStatus], query: str) -> dict[str, BoxWork]:
     """Boxes of a query by name; empty: these nodes have nothing of it."""
     fragments = [
         _Placed(node=status.node, of=each)
@@ -86,7 +86,7 @@ def measured_boxes(statuses: Iterable[NodeStatus], query: str) -> dict[str, Meas
                         work=work.get(each.key(id)),
                     )
                 )
-    return {id: MeasuredBox(id=id, parts=tuple(parts)) for id, parts in found.items()}
+    return {id: BoxWork(id=id, parts=tuple(parts)) for id, parts in found.items()}
 
 
 def _whole(id: str, split: Iterable[str]) -> str:
