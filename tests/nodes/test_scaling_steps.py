@@ -198,6 +198,22 @@ def test_a_box_whose_part_is_split_again_is_one_box() -> None:
     assert not measured["last"].parts[0].is_alone
 
 
+def test_parts_to_which_nothing_comes_have_nothing_to_do_and_of_new_ones_nobody_knows() -> None:
+    idle = BoxStatus(kind="aggregate", smoothed=SmoothedLoad())
+    new = BoxStatus(kind="aggregate")
+    boxes = {"w-1": idle, "w-2": new, "w-router": figures("key_router")}
+    at_rest = FragmentStatus(fragment="q/w", query="q", boxes=boxes)
+    waits = FragmentStatus(fragment="q/w", query="q", boxes=boxes, queue_bytes=1)
+
+    def work(fragment: FragmentStatus, **more: Any) -> dict[str, float | None]:
+        of = measured_boxes([NodeStatus(node="a", fragments=(fragment,))], "q", **more)
+        return {part.box: part.work for part in of["w"].parts}
+
+    assert work(at_rest, rests=0.0) == {"w-1": 0.0, "w-2": None}
+    assert work(waits, rests=0.0) == {"w-1": None, "w-2": None}
+    assert work(at_rest) == {"w-1": None, "w-2": None}, "advice says that nothing came"
+
+
 def test_only_what_is_whole_and_not_split_again_can_be_merged() -> None:
     statuses = split_twice()
     [only] = split_sets(statuses, "q", measured_boxes(statuses, "q"))

@@ -61,8 +61,14 @@ class _Placed:
         return f"{self.node} {self.of.fragment}:{box}"
 
 
-def measured_boxes(statuses: Iterable[NodeStatus], query: str) -> dict[str, BoxWork]:
-    """Boxes of a query by name; empty: these nodes have nothing of it."""
+def measured_boxes(
+    statuses: Iterable[NodeStatus], query: str, *, rests: float | None = None
+) -> dict[str, BoxWork]:
+    """Boxes of a query by name; empty: these nodes have nothing of it.
+
+    Args:
+        rests: what a part has to do to which nothing comes, and for which nothing waits.
+    """
     fragments = [
         _Placed(node=status.node, of=each)
         for status in statuses
@@ -83,10 +89,14 @@ def measured_boxes(statuses: Iterable[NodeStatus], query: str) -> dict[str, BoxW
                         fragment=each.of.fragment,
                         box=id,
                         is_alone=ours == [id],
-                        work=work.get(each.key(id)),
+                        work=work.get(each.key(id), rests if _at_rest(each.of, of) else None),
                     )
                 )
     return {id: BoxWork(id=id, parts=tuple(parts)) for id, parts in found.items()}
+
+
+def _at_rest(fragment: FragmentStatus, box: BoxStatus) -> bool:
+    return box.smoothed is not None and box.smoothed.rows_in_per_s == 0 and not fragment.queue_bytes
 
 
 def _whole(id: str, split: Iterable[str]) -> str:

@@ -135,7 +135,7 @@ class QueryScaler:
         )
         if self._waits_for:
             return None
-        measured = measured_boxes(statuses, self._query)
+        measured = measured_boxes(statuses, self._query, rests=0.0)
         if self._goal is None:
             self._goal = self._decided(now_us, measured, rooms)
             self._goal_until_us, self._tries = now_us + GOAL_US, 0
