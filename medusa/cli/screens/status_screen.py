@@ -140,6 +140,8 @@ def _of_node(
             yield from (_replicas(each, status) for each in guarded if each.query == query)
         for stream, output in ({} if of.outputs is UNSET else of.outputs).items():
             yield f"{stream}, by {output.method.replace('_', ' ')}: {output.guarantee}"
+        if of.scaling is not UNSET:
+            yield f"query {query} is scaled by itself: {of.scaling.text}"
     for query, undecided in status.undecided.items():
         yield f"UNDECIDED: query {query}{_for(undecided.waits_us)}: {undecided.why}"
     for fragment, stateless in status.without_state.items():
