@@ -13,9 +13,8 @@ the clock, both do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
 
-__all__ = ["Approach", "Approaches"]
+__all__ = ["Approach"]
 
 SHARE = 20
 """One that comes nearer by less than one part in so many of what the fork gets on, or of how late it was,
@@ -78,39 +77,3 @@ class Approach:
     def due_at_us(self) -> int | None:
         """When it is looked again whether it has come nearer; None: it wasn't looked yet."""
         return None if self._far is None else self._far[2] + self._patience_us
-
-
-class Approaches:
-    """Of all inputs that lead to one output: who was near once stays so.
-
-    Args:
-        margin_us, patience_us: as of ``Approach``.
-    """
-
-    def __init__(self, margin_us: int, patience_us: int) -> None:
-        self._margin_us, self._patience_us = margin_us, patience_us
-        self._far: dict[Hashable, Approach] = {}
-        self._near: set[Hashable] = set()
-
-    def are_over(self, now_us: int, inputs: Iterable[tuple[Hashable, int, int]]) -> bool:
-        """Whether all are, as of now.
-
-        Args:
-            inputs: of each what it has promised, and where it is waited for. Of one that isn't among them any
-                more nothing is waited for.
-        """
-        before, self._far = self._far, {}
-        for input, promised_us, goal_us in inputs:
-            if input in self._near:
-                continue
-            approach = before.get(input) or Approach(self._margin_us, self._patience_us)
-            if approach.is_over(now_us, promised_us, goal_us):
-                self._near.add(input)
-            else:
-                self._far[input] = approach
-        return not self._far
-
-    def due_at_us(self) -> int | None:
-        """When it is looked again whether one has come nearer; None: all have."""
-        times = (each.due_at_us() for each in self._far.values())
-        return min((time_us for time_us in times if time_us is not None), default=None)

@@ -24,7 +24,6 @@ from typing import Any, Protocol
 from medusa.automaton import next_state
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.operators.source import newest_time_us
-from medusa.nodes.consistency.approach import Approaches
 from medusa.nodes.consistency.catching_up import CatchingUp, CatchingUpInRounds, FedInstance
 from medusa.nodes.consistency.corrections import BoxesAbove, UncorrectedRows, behind_us
 from medusa.nodes.consistency.fork import ForkedFragment
@@ -125,21 +124,14 @@ class _Output:
 
     Attributes:
         since_us: when it became so; None: it always was.
-        approaches: of what leads to it, once nothing of that is behind: a sender that was held up itself for
-            too short a time to say so is far from where it is waited for.
-        catching: what it waits for, once all is near.
+        catching: what it waits for, once nothing that leads to it is behind, and all is near.
         uncorrected: what forks have put out and the stable lane hasn't passed.
     """
 
     state: ConsistencyState = _S.STABLE
     since_us: int | None = None
-    approaches: Approaches | None = None
     catching: CatchingUpInRounds | None = None
     uncorrected: UncorrectedRows = field(default_factory=UncorrectedRows)
-
-    def is_behind(self) -> None:
-        """What it waits for begins anew."""
-        self.approaches = self.catching = None
 
 
 class DelayBound:
@@ -351,7 +343,6 @@ class DelayBound:
             return None
         times = [self._missing.due_at_us(), self._retry_at_us, self._unread_at_us]
         times += [each.due_at_us() for each in self._forks]
-        times += [each.approaches.due_at_us() for each in self._outputs.values() if each.approaches]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     # --- what becomes of forks --------------------------------------------------------------------------
@@ -487,10 +478,12 @@ class DelayBound:
             before = output.state
             output.state = next_state(CONSISTENCY, before, event, of=f"stream of {id!r}")
             if output.state is not _S.STABILIZATION:
-                output.is_behind()
+                output.catching = None
             if output.state is not before:
                 self._is_again |= before is _S.STABILIZATION and output.state in _MISSES
                 output.since_us, changed = now_us, True
+                if before is _S.STABLE or output.state in _MISSES:
+                    missing.look_anew()
                 self._tell(id, output.state)
         return changed
 
@@ -509,16 +502,14 @@ class DelayBound:
         if output.state in _MISSES:
             return _E.BACK
         if not behind.isdisjoint(above):
-            output.is_behind()
+            output.catching = None
             return _E.BEHIND
         if output.state is _S.STABLE:
             return None
         if not late.isdisjoint(above):  # Too short to show; but what it holds up isn't corrected yet.
-            output.is_behind()
+            output.catching = None
             return _E.BEHIND
-        if output.approaches is None:
-            output.approaches = Approaches(self._moment_us, self._new_rows.wait_us)
-        if not output.approaches.are_over(now_us, self._missing.waited_for(above)):
+        if not self._missing.are_near(now_us, above):  # What holds one up is too short for its sender to say.
             output.catching = None
             return _E.BEHIND
         if output.catching is None:

@@ -111,6 +111,37 @@ def test_an_input_that_comes_no_nearer_is_not_waited_for() -> None:
     assert life.states()[-1] == ("stable", 0)
 
 
+def test_nothing_is_due_of_an_input_that_is_far_while_another_one_is_behind_again() -> None:
+    """The node would look at it without a rest."""
+    life = one_is_back_and_the_other_is_far()
+    life.state("e", "stabilization", fork=1)
+    life.pass_to(5_000_000 + FORKS_AFTER_US)
+    due_us = life.bound.wake_at_us()
+    assert due_us is None or due_us > life.now_us
+
+
+def test_an_input_that_was_missing_is_waited_for_once() -> None:
+    """Once it was near it isn't to come to where others are by then: it lags behind them all the time."""
+    life = Forking(query(), judged=True)
+    for peer, at_us in ("e", 1_000_000), ("f", 900_000):
+        life.comes(peer)
+        life.promises(peer, at_us)
+    life.state("f", "up_failure", fork=1)
+    life.there()
+    life.pass_to(1_000_000)
+    life.state("f", "stable")
+    assert life.states()[-1] == ("stabilization", 1)
+    for at_us in range(1_050_000, 1_500_000, 50_000):
+        life.pass_to(at_us)
+        life.brings("e", at_us - 2)
+        life.promises("e", at_us)
+        life.brings("f", at_us - 100_002)
+        life.promises("f", at_us - 100_000)
+        runs_all(life)
+        is_near = at_us >= 1_100_000
+        assert life.states()[-1] == (("stable", 0) if is_near else ("stabilization", 1)), at_us
+
+
 def test_it_is_missing_after_x_less_the_margin_as_ever() -> None:
     life = one_is_back_while_the_other_is_not_heard()
     assert life.hosted.wake_at_us() <= 1_000_000 + FORKS_AFTER_US  # type: ignore[operator]
