@@ -64,6 +64,7 @@ def guarantee_of(
     away: Sequence[str] = (),
     not_voting: Sequence[str] = (),
     lost: Sequence[str] = (),
+    without_state: Sequence[str] = (),
     uncounted: Sequence[str] | None = None,
 ) -> str:
     """What is promised of an output.
@@ -75,10 +76,14 @@ def guarantee_of(
         away: those of the voters that aren't heard.
         not_voting: those of them that are, and don't vote yet.
         lost: those of ``alone`` whose node isn't heard.
+        without_state: fragments on its way whose node has lost them with its disk, and nobody has taken over.
         uncounted: boxes that may lose rows which nobody can count; None: it isn't known whether there are.
     """
     if stuck := no_majority(voters, away, not_voting):
         return stuck
+    if without_state:
+        names = " and ".join(without_state)
+        return f"waits: the node of {names} has lost its state (medusa status --all says who may have it)"
     if lost:
         return f"as without standby: waits until the node of {' or '.join(lost)} is back"
     if alone:

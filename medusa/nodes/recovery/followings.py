@@ -185,6 +185,14 @@ class Followings:
             for name, each in (self._coming | self._followed).items()
         }
 
+    def backups(self) -> Iterator[CheckpointReceiver]:
+        """What is held of fragments whose states are backed up: what ``limits.backups`` bounds."""
+        for each in (*self._coming.values(), *self._followed.values()):
+            if not isinstance(each, CheckpointReceiver) or each.spec.method != STATE_BACKUP:
+                continue
+            if each.shadow is None:
+                yield each
+
     # --- messages -----------------------------------------------------------------------------------
 
     def receive(self, heard: Heard) -> None:
@@ -427,7 +435,7 @@ class Followings:
         node, most = self._settings.name, self._settings.limits.memory_bytes
         held = (*self._coming.values(), *self._followed.values())
         if taking.spec.method == STATE_BACKUP:
-            backups = sum(each.held_bytes for each in held if each.spec.method == STATE_BACKUP)
+            backups = sum(each.held_bytes for each in self.backups())
             if backups > (bound := self._settings.limits.backups_bytes):
                 text = f"fragment {taking.spec.name!r} has {size_text(taking.held_bytes)} of state; "
                 text += f"node {node!r} holds at most {size_text(bound)} for others: "

@@ -384,6 +384,11 @@ class Recovery:
             voters=current.voters,
             away=self._missing_voters.away(current),
             not_voting=self._missing_voters.not_voting(current),
+            without_state=tuple(
+                each.fragment
+                for each in current.fragments
+                if (each.fragment, each.epoch) in self.proposals.emptied() and not each.gone
+            ),
             fragments={
                 each.fragment: self._replicas_status(now_us, each)
                 for each in current.fragments

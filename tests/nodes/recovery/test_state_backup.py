@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
 import medusa as md
 from medusa.nodes.placement.placement import cut
@@ -14,7 +15,11 @@ from medusa.nodes.recovery.backup_holders import followers_wanted, relieves
 from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.query.boxes import Sink
 from medusa.query.recovery import STATE_BACKUP
+from medusa.runtime.client.status.lost_state import lost_states
+from medusa.runtime.embedded.embedded_run import collect
 from medusa.wire.messages.configuration import Replicas
+from medusa.wire.status_and_metrics import NodeStatus, plain, status_of
+from tests.cli.test_status import printed
 from tests.nodes.recovery.test_passive_standby import Backup
 from tests.nodes.taken_over import HALF, PIECE, ROWS, Run
 from tests.nodes.test_handovers import order
@@ -58,6 +63,11 @@ def until_held(run: Run, fragment: str, by: str) -> None:
         lambda: run.replicas(fragment).secondaries == (by,) and holders(run, fragment).keys() == {by},
         f"{by} alone holds {fragment}",
     )
+
+
+def status_of_node(run: Run, name: str) -> NodeStatus:
+    node = run.fed.nodes[name]
+    return status_of(node.brain.status(node.clock.monotonic_us()))
 
 
 # --- who holds it ------------------------------------------------------------------------------------------
@@ -178,17 +188,78 @@ def test_who_holds_it_is_lost_and_another_node_holds_it_until_that_is_back() -> 
     run.check()
 
 
+def lose_owner_and_backup(run: Run) -> None:
+    """Both at once, with their disks."""
+    for name in ("m", "e"):
+        run.fed.nodes[name].crash()
+        run.fed.nodes[name].lose_disk()
+
+
+def guarantee(run: Run) -> str:
+    """Of the output, as its coordinator says."""
+    outputs = status_of_node(run, "w").queries["q"].outputs
+    assert outputs is not UNSET
+    return outputs["q.out"].guarantee
+
+
 def test_owner_and_backup_are_lost_at_once_and_that_is_told() -> None:
     run, fragment = run_of(counting())
     run.publish(0, HALF)
     run.fed.run(for_us=60_000)
-    run.lose("m")
-    run.lose("e")
+    lose_owner_and_backup(run)
     run.fed.run(for_us=5_000_000)
     assert run.hosted(fragment) is None
     status = run.recovery("w").status(run.fed.world.now_us, "q")
     assert set(status.away) == {"m", "e"}
     assert status.fragments[fragment].owner == "m"
+    assert guarantee(run) == "as without standby: waits until the node of q/kind is back"
+
+
+def test_what_was_lost_with_owner_and_backup_is_counted_and_deployed_again() -> None:
+    """The sender's successor keeps what was never acknowledged; the rest is in no state any more. A user sees
+    both figures, at the node that knows it and at the coordinator, undeploys and deploys again."""
+    run, fragment = run_of(counting())
+    third = HALF // 3
+    for place in range(3):  # What is acknowledged is in the sender's next checkpoint.
+        run.publish(place * third, (place + 1) * third)
+        run.fed.run(for_us=1_000_000)
+    lose_owner_and_backup(run)
+    run.until_owned("q/rows", "s3")
+    came_out = run.got("out").num_rows
+    run.publish(3 * third, HALF + PIECE)
+    run.fed.run(for_us=1_000_000)
+    for name in ("m", "e"):
+        run.fed.restart(name)
+    run.until(lambda: "q/kind" in status_of_node(run, "e").without_state, "it is said to be lost")
+    run.fed.run(for_us=1_000_000)
+    assert guarantee(run).startswith("waits: the node of q/kind has lost its state")
+    statuses = [status_of_node(run, node.name) for node in run.living]
+    [(about, lost)] = lost_states(statuses).items()
+    assert about == ("local", fragment)
+    sender = run.hosted("q/rows")
+    assert sender is not None
+    log = sender.outputs["first-out"].sender.log
+    first = min(entry.seq for entry in log.entries() if entry.time_us is None)
+    assert lost.went_in == {"q.first": (log.next_seq, first)}
+    assert 0 < first < log.next_seq
+    assert lost.came_out == {"q.kind": came_out}
+    text = printed([plain(each) for each in statuses])
+    told = f"q.first: {log.next_seq:,} rows, and nobody keeps the first {first:,}; "
+    told += f"q.kind: {came_out:,} rows had come out"
+    assert f"LOST: {fragment} (q.kind), epoch 1: no node has its state any more" in text
+    assert told in text
+    run.undeploy()
+    run.until(lambda: not run.remains(), "nothing is left")
+    assert not any(status_of_node(run, node.name).without_state for node in run.living)
+    run.deploy()
+    again = run.client("again", "w")
+    again.read("q.out")
+    publisher = run.client("publisher", "w")
+    rest = run.tables["rows"].slice(HALF + PIECE)
+    publisher.publish("q.rows", rest, run.schemas["rows"])
+    publisher.finish("q.rows", run.schemas["rows"])
+    run.until(lambda: "q.out" in again.ended, "the rows after it come")
+    assert run.got("out", again).to_pylist() == collect(run.q, rows=rest)["out"].to_pylist()
 
 
 # --- room --------------------------------------------------------------------------------------------------
@@ -215,6 +286,32 @@ def test_without_room_for_its_state_a_fragment_goes_on_with_its_own_disk_and_say
     guarded = run.recovery("m").guarded(run.fed.world.now_us, hosted.spec)
     assert guarded is not None
     assert guarded[1].alone_us is not None
+
+
+def test_what_a_node_holds_for_others_is_seen() -> None:
+    """Whose, in which epoch, how much of what may be, and how old; not what it only stands by for."""
+    run, fragment = run_of(counting())
+    run.publish(0, HALF)
+    run.fed.run(for_us=60_000)
+    taking = holders(run, fragment)["e"]
+    nbytes = sum(memoryview(data).nbytes for data in taking._held.values())
+    before, clock = taking.held_token, run.fed.nodes["e"].clock
+    began_us = clock.monotonic_us()
+    run.until(lambda: taking.held_token > before, "the next checkpoint is held")
+    backups = status_of_node(run, "e").backups
+    assert backups.limit_bytes == 256 << 20
+    held = backups.held[fragment]
+    assert (held.owner, held.epoch) == ("m", run.replicas(fragment).epoch)
+    assert held.bytes == taking.held_bytes >= nbytes > 0
+    assert held.age_us is not None
+    assert 0 <= held.age_us <= clock.monotonic_us() - began_us
+    assert backups.bytes == sum(each.bytes for each in backups.held.values())
+    assert fragment not in status_of_node(run, "s1").backups.held
+    run.lose("m")
+    run.until_owned(fragment, "s1")
+    until_held(run, fragment, "e")
+    after = status_of_node(run, "e").backups.held[fragment]
+    assert (after.owner, after.epoch) == ("s1", run.replicas(fragment).epoch)
 
 
 def test_a_fragment_is_not_moved_to_a_node_that_holds_it_for_others() -> None:
