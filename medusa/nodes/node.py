@@ -33,6 +33,7 @@ from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX, BackgroundPar
 from medusa.nodes.deploy.coordinator import DeploymentCoordinator
 from medusa.nodes.deploy.cross_query_reads import CrossQueryReads
 from medusa.nodes.deploy.standby_nodes import standby_nodes
+from medusa.nodes.deploy.taken_over import TakenOverDeployments
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.diskless.host import MemoryOnlyFragmentHost
 from medusa.nodes.diskless.sealed_cuts import CutSealer
@@ -78,6 +79,7 @@ from medusa.nodes.reports import (
     StopRequested,
     Surroundings,
 )
+from medusa.nodes.scaling.node_scaler import NodeScaler
 from medusa.nodes.security.guard import Guard, may_say
 from medusa.nodes.security.registry import Caller, Refusal, visible
 from medusa.nodes.security.sessions import check_caller, makes_room, say_no
@@ -92,6 +94,7 @@ from medusa.nodes.status.fragment_status import (
     sources_of,
     totals,
 )
+from medusa.nodes.status.held_backups import backups_status
 from medusa.nodes.streams import StreamRouter
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
@@ -233,6 +236,17 @@ class NodeMind:
             others_may_take=self.market_may_take,
             outbox=outbox,
         )
+        self.scaling = NodeScaler(
+            settings,
+            catalog,
+            self.naming.names,
+            self.loads,
+            outbox=outbox,
+            number=self.diverting.number,
+            is_up=self._is_linked,
+            nodes=self._known_nodes,
+            own_status=self._status,
+        )
         self._owners: dict[MessageOwner, Callable[[Heard], None]] = {
             MessageOwner.SESSION: lambda heard: None,  # It has heard it before all others.
             MessageOwner.KEYS: self._declared,
@@ -346,6 +360,7 @@ class NodeMind:
             readers=names.readers_of,
             abroad=naming.abroad,
             unfinished=UnfinishedDeployments(catalog, naming),
+            succeeded=TakenOverDeployments(catalog, outbox=self.outbox, number=number, is_up=self._is_linked),
             guarded=lambda now_us, plan, request: self.recovery.deployed(now_us, plan, request),
             unguarded=lambda query: self.recovery.undeploys(query),
             is_up=self._is_linked,
@@ -366,6 +381,8 @@ class NodeMind:
             parsing=parsing,
             diverting=diverting,
             is_up=self._is_linked,
+            broken_since_us=self._broken_since_us,
+            heard_at_us=self._heard_at_us,
             life_of=self._life_of,
             make=partial(self._host, secondary=True),
             check=self.installed.check_room,
@@ -441,6 +458,7 @@ class NodeMind:
             own_peer=lambda node: node == settings.name or node in settings.own_peers,
             recovery=self.recovery,
             handovers=self.recovery.handovers,
+            unheard=self.recovery.unheard,
             abroad=self.abroad,
             by_plan=lambda *signal: self.market is not None and self.market.signal(*signal),
         )
@@ -702,6 +720,11 @@ class NodeMind:
         session = self.sessions.get(peer)
         return None if session is None else session.broken_since_us
 
+    def _heard_at_us(self, peer: str) -> int | None:
+        """When a node or client was heard last; None: it never was."""
+        session = self.sessions.get(peer)
+        return None if session is None else session.heard_at_us
+
     def _next_token(self) -> int:
         self._token += 1
         return self._token
@@ -860,6 +883,8 @@ class NodeMind:
             or self.recovery.answered(now_us, peer, reply)
             or self._queries.answered(now_us, peer, reply)
             or (self.market is not None and self.market.answered(peer, reply))
+            or self.coordinator.has_parts(now_us, peer, reply)
+            or self.scaling.answered(now_us, peer, reply, heard.payload)
             or self.diverting.answered(now_us, peer, reply)
         ):
             self.coordinator.reply(now_us, peer, reply)
@@ -1074,6 +1099,7 @@ class NodeMind:
         self.loads.tick(now_us, (peer for peer in self.settings.own_peers if self.peers[peer] == "up"))
         if not self._stopping:
             self.shedding.tick(now_us)
+            self.scaling.tick(now_us)
         self._unmoved.tick(now_us, self.installed.counts)
         self._turned(now_us, rows=rows)
         if not rows:
@@ -1127,6 +1153,7 @@ class NodeMind:
         times += [self._definitions.wake_at_us(), self._reading.wake_at_us(), self.remotes.wake_at_us()]
         times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.recovery.wake_at_us(now_us)]
         times += [self._queries.wake_at_us(), self.abroad.wake_at_us(now_us), self.shedding.wake_at_us()]
+        times.append(self.scaling.wake_at_us())
         if self.market is not None:
             times.append(self.market.wake_at_us(now_us))
         return min((time_us for time_us in times if time_us is not None), default=None)
@@ -1172,10 +1199,17 @@ class NodeMind:
             streams=tuple(self.catalog.stream_names()),
             moves=self.orders.status(),
             splits=self.orders.splits_status(),
+            backups=backups_status(
+                now_us, self.recovery.followings.backups(), self.settings.limits.backups_bytes
+            ),
             remote=self.remotes.status(),
             dht=self.naming.between.status() if self.naming.between else None,
             elsewhere=self.catalog.elsewhere(),
-            queries=queries_of(self.catalog.deployments.values(), partial(self.recovery.status, now_us)),
+            queries=queries_of(
+                self.catalog.deployments.values(),
+                partial(self.recovery.status, now_us),
+                partial(self.scaling.status, now_us),
+            ),
             undecided=self.recovery.undecided(now_us),
             without_state=self.recovery.stateless(),
             in_doubt=self._resolving.status(),

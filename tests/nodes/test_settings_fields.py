@@ -18,6 +18,7 @@ from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.config.settings_market import CostRules, MarketPolicyRules, MarketRules
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_recovery import RecoveryRules
+from medusa.nodes.config.settings_scale import ScaleSettings
 from medusa.nodes.config.settings_security import ClientRules
 from medusa.nodes.config.settings_spark import SparkRules
 from medusa.nodes.config.settings_streams import StreamRule
@@ -34,6 +35,7 @@ SIZES = {
     "credit": ("credit_bytes", 5 * MIB, GIB),
     "retention": ("retention_bytes", MIB, 64 * GIB),
     "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
+    "backups": ("backups_bytes", MIB, 1024 * GIB),
     "query_memory": ("query_memory_bytes", MIB, 1024 * GIB),
     "owner_memory": ("owner_memory_bytes", MIB, 1024 * GIB),
 }
@@ -216,6 +218,7 @@ TABLES_OF = {
     "market.cost": CostRules,
     "market.policy": MarketPolicyRules,
     "spark": SparkRules,
+    "scale": ScaleSettings,
 }
 
 

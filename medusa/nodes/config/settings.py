@@ -30,6 +30,7 @@ from medusa.nodes.config.settings_load import LoadRules, read_load
 from medusa.nodes.config.settings_market import MarketRules, read_market
 from medusa.nodes.config.settings_offers import OfferRules, read_offers
 from medusa.nodes.config.settings_recovery import RecoveryRules, read_recovery
+from medusa.nodes.config.settings_scale import ScaleSettings, read_scale
 from medusa.nodes.config.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.nodes.config.settings_security import Security, address_of, read_security
 from medusa.nodes.config.settings_spark import SparkRules, read_spark
@@ -56,6 +57,11 @@ class Limits:
     memory_bytes: int = size("1 GiB", "16 MiB", "1024 GiB")
     """Bytes that all incoming streams together may have in flight to us. A fragment or publisher whose credit
     would go beyond it is refused."""
+
+    backups_bytes: int = size("256 MiB", "1 MiB", "1024 GiB")
+    """States that are held for other nodes' fragments (`method="state_backup"`), of all of them together.
+    What goes beyond it is refused, and its owner looks for another node or goes on with its own disk alone.
+    Too small: fragments are without a backup; too large: that much memory."""
 
     query_memory_bytes: int = size("128 MiB", "1 MiB", "1024 GiB")
     """What the fragments of one query may hold here: their graphs as they run, state, rows that wait, and
@@ -141,6 +147,8 @@ class Settings:
     """Keys and rules; None: who reaches the node, on this machine alone, may do everything."""
     spark: SparkRules | None = None
     """Its fragments run on Spark; None: here."""
+    scale: ScaleSettings | None = None
+    """When it splits and merges boxes of the queries that it coordinates; None: never by itself."""
 
     @property
     def forgets(self) -> bool:
@@ -203,6 +211,7 @@ _FIELDS = (
     "market",
     "streams",
     "spark",
+    "scale",
     *SECURITY_FIELDS,
 )
 
@@ -264,6 +273,7 @@ class _Reader(ConfigFile):
             ),
             security=security,
             spark=read_spark(self),
+            scale=read_scale(self, own=name, peers=peers, abroad=_abroad(security, participant)),
         )
 
     def _peers(self, own: str) -> dict[str, str]:
@@ -324,6 +334,12 @@ class _Reader(ConfigFile):
             raise self.error(
                 table or key, error.message, hint=error.hint, within=key, code=error.code
             ) from None
+
+
+def _abroad(security: Security | None, own: str) -> dict[str, str]:
+    """Peers of other participants -> whose they are."""
+    peers = {} if security is None else security.peers
+    return {name: of.participant for name, of in peers.items() if of.participant != own}
 
 
 _ADDRESS_RULE = (

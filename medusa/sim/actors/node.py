@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from random import Random
 from typing import Any
 
 from medusa.errors import StateError
@@ -25,6 +24,7 @@ from medusa.runtime.node.loop import NodeLoop
 from medusa.runtime.repair.startup import recover
 from medusa.runtime.transport.link_events import Arrival, Event
 from medusa.sim.actors.start_check import StartCheck
+from medusa.sim.actors.worker import Worker
 from medusa.sim.world.disk import Disk
 from medusa.sim.world.keyring import Keyring, signed_by
 from medusa.sim.world.machine import Machine
@@ -115,7 +115,7 @@ class NodeMachine(Machine):
         self._wake_at_us = -1
         self._spins = 0
         self._soon = False
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, Worker] = {}
         self.make_host: Callable[..., EngineHost] = EngineHost
         """What runs fragments; read when it starts."""
         self.accept: Callable[[FragmentSpec], None] = lambda fragment: None
@@ -318,10 +318,16 @@ class NodeMachine(Machine):
         """How long its engine and its disk need for what they were given."""
         return max((each.free_us for each in self._workers.values()), default=0) - self.world.now_us
 
-    def _worker(self, name: str) -> _Worker:
+    def slow_down(self, times: int) -> None:
+        before = self.slowness
+        super().slow_down(times)
+        for worker in self._workers.values():
+            worker.slows_down(before, times)
+
+    def _worker(self, name: str) -> Worker:
         took_us = self._sync_us if name == "medusa-disk" else self._job_us
         dice = self._parser_dice if name == "medusa-parser" else self._dice
-        made = self._workers[name] = _Worker(self, took_us, dice)
+        made = self._workers[name] = Worker(self, took_us, dice)
         return made
 
     def _say(self, report: ReportLine) -> None:
@@ -348,44 +354,6 @@ class NodeMachine(Machine):
         if not text.endswith(COPY_USED):
             self._told[text, ""] = report
         self.world.trace(self.name, f"warning: {text}")
-
-
-class _Worker:
-    """A thread in virtual time: each job takes a little, and dies with its life."""
-
-    idle = True
-
-    def __init__(self, node: NodeMachine, job_us: int, dice: Random) -> None:
-        self._node = node
-        self._job_us = job_us
-        self._dice = dice
-        self.free_us = self._took_us = 0
-        """When it has done all."""
-        self._jobs: deque[Callable[[], None]] = deque()
-
-    def give(self, job: Callable[[], None]) -> None:
-        world = self._node.world
-        took_us = self._dice.randrange(1, 2 * self._job_us) * self._node.slowness
-        self.free_us = max(self.free_us, world.now_us) + took_us
-        self._took_us += took_us
-        self._jobs.append(job)
-        world.at(self.free_us, self._node.in_this_life(self._do))
-
-    def _do(self) -> None:
-        self._jobs.popleft()()
-
-    def cpu_us(self) -> int:
-        """What it has done so far takes; not what it was given and hasn't begun with."""
-        return self._took_us - max(self.free_us - self._node.world.now_us, 0)
-
-    def hurry(self, most: int | None) -> None:
-        """Do at once what was given."""
-        for _ in range(len(self._jobs) if most is None else min(most, len(self._jobs))):
-            self._do()
-
-    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
-        """Nothing runs beside us."""
-        return True
 
 
 class _Links:
