@@ -179,7 +179,8 @@ def _lines(boxes: Sequence[dict[str, Any]]) -> list[str]:
         if each["kind"]:  # Else its node is away.
             lines.append(f"  {each['kind']} {each['box']}: {each['waits_for']}{_since(each['since_us'])}")
             lines += [f"    {_stream(stream)}" for stream in each.get("streams", ())]
-    return lines
+    scaled = {each["query"]: each["scaling"] for each in boxes if "scaling" in each}
+    return [*lines, *(f"{query} is scaled {said}" for query, said in scaled.items())]
 
 
 def _stream(said: dict[str, Any]) -> str:

@@ -88,7 +88,9 @@ def merge(box: str, timeout: str, fed: Federation, as_json: bool) -> None:
 def scale(query: str, fed: Federation, as_json: bool) -> None:
     """Say in how many parts each box of a deployed query should run by what it does now, and why.
 
-    It changes nothing: medusa split and medusa merge do that. The box with most to do comes first.
+    It changes nothing: medusa split and medusa merge do that, and the node that coordinates the query where
+    its configuration has [scale]. Whether it does, and what it did last, the last line says. The box with
+    most to do comes first.
     """
     found = fed.scale_plan(query)
     if as_json:
@@ -98,6 +100,8 @@ def scale(query: str, fed: Federation, as_json: bool) -> None:
         now, wanted = each["parts"], each["wanted"]
         change = f"{now}" if wanted == now else f"{now}, better {wanted}"
         click.echo(f"{each['box']}  parts: {change}  ({each['why']})")
+    if found:
+        click.echo(f"by itself: {found[0]['scaling']}")
 
 
 def _warn(fed: Federation, box: str) -> None:

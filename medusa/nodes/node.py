@@ -33,6 +33,7 @@ from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX, BackgroundPar
 from medusa.nodes.deploy.coordinator import DeploymentCoordinator
 from medusa.nodes.deploy.cross_query_reads import CrossQueryReads
 from medusa.nodes.deploy.standby_nodes import standby_nodes
+from medusa.nodes.deploy.taken_over import TakenOverDeployments
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.diskless.host import MemoryOnlyFragmentHost
 from medusa.nodes.diskless.sealed_cuts import CutSealer
@@ -79,6 +80,7 @@ from medusa.nodes.reports import (
     StopRequested,
     Surroundings,
 )
+from medusa.nodes.scaling.node_scaler import NodeScaler
 from medusa.nodes.security.guard import Guard, may_say
 from medusa.nodes.security.registry import Caller, Refusal, visible
 from medusa.nodes.security.sessions import check_caller, makes_room, say_no
@@ -235,6 +237,17 @@ class NodeMind:
             others_may_take=self.market_may_take,
             outbox=outbox,
         )
+        self.scaling = NodeScaler(
+            settings,
+            catalog,
+            self.naming.names,
+            self.loads,
+            outbox=outbox,
+            number=self.diverting.number,
+            is_up=self._is_linked,
+            nodes=self._known_nodes,
+            own_status=self._status,
+        )
         self._owners: dict[MessageOwner, Callable[[Heard], None]] = {
             MessageOwner.SESSION: lambda heard: None,  # It has heard it before all others.
             MessageOwner.KEYS: self._declared,
@@ -348,6 +361,7 @@ class NodeMind:
             readers=names.readers_of,
             abroad=naming.abroad,
             unfinished=UnfinishedDeployments(catalog, naming),
+            succeeded=TakenOverDeployments(catalog, outbox=self.outbox, number=number, is_up=self._is_linked),
             guarded=lambda now_us, plan, request: self.recovery.deployed(now_us, plan, request),
             unguarded=lambda query: self.recovery.undeploys(query),
             is_up=self._is_linked,
@@ -885,6 +899,8 @@ class NodeMind:
             or self.recovery.answered(now_us, peer, reply)
             or self._queries.answered(now_us, peer, reply)
             or (self.market is not None and self.market.answered(peer, reply))
+            or self.coordinator.has_parts(now_us, peer, reply)
+            or self.scaling.answered(now_us, peer, reply, heard.payload)
             or self.diverting.answered(now_us, peer, reply)
         ):
             self.coordinator.reply(now_us, peer, reply)
@@ -1099,6 +1115,7 @@ class NodeMind:
         self.loads.tick(now_us, (peer for peer in self.settings.own_peers if self.peers[peer] == "up"))
         if not self._stopping:
             self.shedding.tick(now_us)
+            self.scaling.tick(now_us)
         self._unmoved.tick(now_us, self.installed.counts)
         self._turned(now_us, rows=rows)
         if not rows:
@@ -1152,6 +1169,7 @@ class NodeMind:
         times += [self._definitions.wake_at_us(), self._reading.wake_at_us(), self.remotes.wake_at_us()]
         times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.recovery.wake_at_us(now_us)]
         times += [self._queries.wake_at_us(), self.abroad.wake_at_us(now_us), self.shedding.wake_at_us()]
+        times.append(self.scaling.wake_at_us())
         if self.market is not None:
             times.append(self.market.wake_at_us(now_us))
         return min((time_us for time_us in times if time_us is not None), default=None)
@@ -1203,7 +1221,11 @@ class NodeMind:
             remote=self.remotes.status(),
             dht=self.naming.between.status() if self.naming.between else None,
             elsewhere=self.catalog.elsewhere(),
-            queries=queries_of(self.catalog.deployments.values(), partial(self.recovery.status, now_us)),
+            queries=queries_of(
+                self.catalog.deployments.values(),
+                partial(self.recovery.status, now_us),
+                partial(self.scaling.status, now_us),
+            ),
             undecided=self.recovery.undecided(now_us),
             without_state=self.recovery.stateless(),
             in_doubt=self._resolving.status(),

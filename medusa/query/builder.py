@@ -394,10 +394,10 @@ class Query:
         Raises:
             QueryError: it can't be split so that the answer stays the same, with the reason.
         """
-        from medusa.query.rewrite.split import BLOCK_ROWS, split
+        from medusa.query.rewrite.split import BLOCK_ROWS, functions_of_parts, split
 
         made = split(self.graph, box, n, cuts=ranges, block=BLOCK_ROWS if block is None else block)
-        return self._like(made)
+        return Query.from_graph(made)._calling(functions_of_parts(made, box, self._functions))
 
     def merge(self, box: str) -> Query:
         """The query with a box that was split as one again.

@@ -66,6 +66,7 @@ __all__ = [
     "RecoveredStatus",
     "ReplicasStatus",
     "RunsOnStatus",
+    "ScalingStatus",
     "SecondaryStatus",
     "SmoothedLoad",
     "SourceStatus",
@@ -830,12 +831,48 @@ class RecoveredStatus(_Status, frozen=True, kw_only=True):
     guarantee: str = ""
 
 
+class ScalingStatus(_Status, frozen=True, kw_only=True):
+    """How the node that coordinates a query splits and merges boxes of it by itself.
+
+    Attributes:
+        acts: orders that were carried out, in this life of the node.
+        now: the order that is under way; empty: none is.
+        waits_for: why nothing is done that should be; empty: there is no reason, or nothing should.
+        last: the last order, ``last_us`` ago, ``why`` it was given and what became of it (``outcome``:
+            ``done``, or why not); empty, and None: there was none.
+        next_look_us: in so long it looks again.
+    """
+
+    acts: int = 0
+    now: str = ""
+    waits_for: str = ""
+    last: str = ""
+    last_us: int | None = None
+    why: str = ""
+    outcome: str = ""
+    next_look_us: int = 0
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        said = [f"looks again in {self.next_look_us // 1_000_000} s"]
+        if self.now:
+            said.append(f"under way: {self.now}")
+        if self.waits_for:
+            said.append(f"waits: {self.waits_for}")
+        if self.last:
+            ago = (self.last_us or 0) // 1_000_000
+            said.append(f"last, {ago} s ago: {self.last} ({self.outcome or 'under way'}), since {self.why}")
+        return "; ".join(said)
+
+
 class QueryStatus(_Status, frozen=True, kw_only=True):
     """A query that the node coordinates.
 
     Attributes:
         stopped: fragment -> the node whose owner ended it.
         configuration: left out where nobody stands by for any of it; so are ``outputs``, by stream.
+        scaling: left out where the node doesn't split and merge by itself.
     """
 
     state: str = ""
@@ -844,6 +881,7 @@ class QueryStatus(_Status, frozen=True, kw_only=True):
     ended: dict[str, EndStatus] = {}
     configuration: ConfigurationStatus | UnsetType = UNSET
     outputs: dict[str, RecoveredStatus] | UnsetType = UNSET
+    scaling: ScalingStatus | UnsetType = UNSET
 
 
 class StatelessStatus(_Status, frozen=True, kw_only=True):

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 import medusa as md
 from medusa.nodes.config.settings import Limits
+from medusa.nodes.config.settings_load import LoadRules
+from medusa.nodes.config.settings_scale import ScaleSettings
 from medusa.runtime.engine_host.host import EngineHost
 from medusa.sim.actors.federation import Federation
 from medusa.sim.actors.follower import Follower
@@ -32,8 +34,13 @@ _spent: list[int] = [0]
 @md.register("test.costly")
 def costs(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows, and ``ROW_US`` for each is spent."""
-    _spent[0] += ROW_US * batch.num_rows
+    spend(batch.num_rows)
     return batch
+
+
+def spend(rows: int) -> None:
+    """So many rows are paid for."""
+    _spent[0] += ROW_US * rows
 
 
 class Processor:
@@ -113,19 +120,27 @@ class CostlyRun:
         costly: Sequence[str] = (),
         limits: Limits | None = None,
         names: Sequence[str] = (),
+        roads: int = 3,
+        load: LoadRules | None = None,
+        scale: ScaleSettings | None = None,
+        coordinator: str = "",
         **wishes: Any,
     ) -> None:
         self.q = q
         self.told: list[tuple[float, str, str]] = []
         self._seen: dict[int, ReportLine] = {}
         limits = limits or Limits(checkpoint_every_us=500_000)
-        self.fed = Federation(seed, names or list(at), limits=limits, watch=self._watch)
+        self._roads = roads
+        self.fed = Federation(
+            seed, names or list(at), limits=limits, watch=self._watch, load=load, scale=scale
+        )
         for name in costly or at:
             make_costly(self.fed.nodes[name])
         self.fed.start()
         self.client = self.fed.client("client", next(iter(at)))
-        deploy = self.client.deploy_guarded if wishes else self.client.deploy
-        reply, _ = self.fed.answer(self.client, deploy(q, at, **wishes))
+        asks = self.fed.client("deployer", coordinator) if coordinator else self.client
+        deploy = asks.deploy_guarded if wishes else asks.deploy
+        reply, _ = self.fed.answer(asks, deploy(q, at, **wishes))
         assert not reply.code, reply
         self.rows: list[pa.Table] = []
         self.count = 0
@@ -158,7 +173,7 @@ class CostlyRun:
             table = pa.table(
                 {
                     "ts": pa.array(times, pa.timestamp("us", "UTC")),
-                    "road": pa.array([n % 3 for n in numbers], pa.int64()),
+                    "road": pa.array([n % self._roads for n in numbers], pa.int64()),
                     "speed": pa.array([n * 37 % 101 for n in numbers], pa.int64()),
                 }
             )

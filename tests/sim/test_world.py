@@ -7,10 +7,12 @@ import pytest
 
 from medusa.elements import Boundary
 from medusa.errors import StateError
+from medusa.nodes.node import NodeMind
 from medusa.sim.actors.host import Host
 from medusa.sim.actors.relay import pack_rows, unpack_rows
 from medusa.sim.actors.worker import Worker
 from medusa.sim.checkers.delivery import Delivered, check_receiver
+from medusa.sim.scenarios import run_scenario
 from medusa.sim.world.disk import Disk
 from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
@@ -372,3 +374,35 @@ def test_a_machine_that_becomes_slow_is_so_in_what_waits_too():
     usual, slow = done_at([]), done_at([(20_001, 7)])
     assert [each for each in slow if each <= 20_000] == [each for each in usual if each <= 20_000]
     assert slow[-1] == 20_000 + 7 * (usual[-1] - 20_000)
+
+
+def test_a_node_that_always_wants_to_be_woken_at_once_spins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was only noticed by two million events, minutes later: most such runs end before that."""
+    wakes = NodeMind.wake_at_us
+
+    def hasty(mind: NodeMind, now_us: int) -> int:
+        return now_us if mind.settings.name == "core" and now_us > 300_000 else wakes(mind, now_us)
+
+    monkeypatch.setattr(NodeMind, "wake_at_us", hasty)
+    outcome = run_scenario("nodes", 0, only=[])
+    assert outcome.violation == "SimulationError: spins: core wants to be woken at once, again and again"
+    assert outcome.events < 20_000
+
+
+def test_a_thread_has_used_no_more_than_has_gone_by() -> None:
+    """What a slow machine was given counted at once: a node of three threads took eleven cores, and its owner
+    sold load for as long as that was in its means (seeds 177 and 207 of ``trading``)."""
+    world = World(1)
+    place = Place(world)
+    place.slowness = 30
+    worker, done = Worker(place, 20_000, world.dice("worker")), []
+    assert worker.cpu_us() == 0
+    for number in range(5):
+        worker.give(lambda number=number: done.append(number))
+    given_us = worker.free_us
+    assert worker.cpu_us() == 0
+    world.run(until_us=given_us // 2, events_max=10)
+    assert worker.cpu_us() == given_us // 2
+    world.run(until_us=2 * given_us, events_max=10)
+    assert done == [0, 1, 2, 3, 4]
+    assert worker.cpu_us() == given_us

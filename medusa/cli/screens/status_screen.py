@@ -140,6 +140,8 @@ def _of_node(
             yield from (_replicas(each, status) for each in guarded if each.query == query)
         for stream, output in ({} if of.outputs is UNSET else of.outputs).items():
             yield f"{stream}, by {output.method.replace('_', ' ')}: {output.guarantee}"
+        if of.scaling is not UNSET:
+            yield f"query {query} is scaled by itself: {of.scaling.text}"
     for query, undecided in status.undecided.items():
         yield f"UNDECIDED: query {query}{_for(undecided.waits_us)}: {undecided.why}"
     for fragment, stateless in status.without_state.items():
@@ -177,8 +179,8 @@ def _of_node(
         yield ", ".join(f"{count:,} {name} rows" for name, count in counts if count)
     for part in status.fragments:
         if part.lost_unknown:
-            lost = lost_rows_text(part)
-            yield f"LOST: {part.fragment}: rows, and nobody can say how many: {lost}{_uncounted(part)}"
+            known = lost_rows_text(part)
+            yield f"LOST: {part.fragment}: rows, and nobody can say how many: {known}{_uncounted(part)}"
         elif part.uncounted and part.method == AMNESIA:
             yield f"{part.fragment}: were it lost, nobody could say how many rows{_uncounted(part)}"
     for title, field, value in (*titled(status), *titled(load)):

@@ -66,6 +66,7 @@ class OrderedMergeBox(Operator):
         self._shown = [names.index(name) for name in self._output.names]
         self._by = [names.index(name) for name in spec.by]
         self._positions = [names.index(name) for name in spec.positions]
+        self._release = None if spec.release is None else names.index(spec.release)
         self._came: list[list[_Came]] = [[] for _ in spec.inputs]
         self._waiting = TimedRowBuffer(self._input)
 
@@ -150,7 +151,8 @@ class OrderedMergeBox(Operator):
         if not ready:
             return
         batch = pa.concat_batches([train.batch for train in ready]) if len(ready) > 1 else ready[0].batch
-        at = pa.array(np.argsort(as_int64(batch.column(self._positions[0]))))
+        # One row may give several, which stand together in what its part sent.
+        at = pa.array(np.argsort(as_int64(batch.column(self._positions[0])), kind="stable"))
         times = None
         if all(train.times is not None for train in ready):
             times = take_array(pa.concat_arrays([train.times for train in ready]), at)
@@ -162,9 +164,18 @@ class OrderedMergeBox(Operator):
 
     def _released(self, train: Train) -> Timed:
         times = as_int64(train.times)
+        if self._release is not None:
+            return self._exchanged(Timed(train.batch, times))
         if self._spec.within_us:
             times = times + self._spec.within_us * self._alone(train.batch)
         return Timed(train.batch, times)
+
+    def _exchanged(self, rows: Timed) -> Timed:
+        """With the time of the release as that of the row, which stands in the column meanwhile; and back."""
+        assert self._release is not None
+        batch, at = rows.batch, self._release
+        other = as_int64(batch.column(at))
+        return Timed(batch.set_column(at, batch.schema.field(at), pa.array(rows.times)), other)
 
     def _alone(self, batch: pa.RecordBatch) -> Ints:
         """1 for each row without a partner."""
@@ -181,6 +192,8 @@ class OrderedMergeBox(Operator):
         keys = [rows.times, *map(as_int64, by), *map(as_int64, columns)]
         index = np.lexsort(keys[::-1])
         times = rows.times
+        if self._release is not None:
+            times = self._exchanged(rows).times
         if self._spec.within_us:
             times = times - self._spec.within_us * self._alone(rows.batch)
         at = pa.array(index)

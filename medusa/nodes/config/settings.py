@@ -30,6 +30,7 @@ from medusa.nodes.config.settings_load import LoadRules, read_load
 from medusa.nodes.config.settings_market import MarketRules, read_market
 from medusa.nodes.config.settings_offers import OfferRules, read_offers
 from medusa.nodes.config.settings_recovery import RecoveryRules, read_recovery
+from medusa.nodes.config.settings_scale import ScaleSettings, read_scale
 from medusa.nodes.config.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.nodes.config.settings_security import Security, address_of, read_security
 from medusa.nodes.config.settings_spark import SparkRules, read_spark
@@ -146,6 +147,8 @@ class Settings:
     """Keys and rules; None: who reaches the node, on this machine alone, may do everything."""
     spark: SparkRules | None = None
     """Its fragments run on Spark; None: here."""
+    scale: ScaleSettings | None = None
+    """When it splits and merges boxes of the queries that it coordinates; None: never by itself."""
 
     @property
     def forgets(self) -> bool:
@@ -208,6 +211,7 @@ _FIELDS = (
     "market",
     "streams",
     "spark",
+    "scale",
     *SECURITY_FIELDS,
 )
 
@@ -269,6 +273,7 @@ class _Reader(ConfigFile):
             ),
             security=security,
             spark=read_spark(self),
+            scale=read_scale(self, own=name, peers=peers, abroad=_abroad(security, participant)),
         )
 
     def _peers(self, own: str) -> dict[str, str]:
@@ -329,6 +334,12 @@ class _Reader(ConfigFile):
             raise self.error(
                 table or key, error.message, hint=error.hint, within=key, code=error.code
             ) from None
+
+
+def _abroad(security: Security | None, own: str) -> dict[str, str]:
+    """Peers of other participants -> whose they are."""
+    peers = {} if security is None else security.peers
+    return {name: of.participant for name, of in peers.items() if of.participant != own}
 
 
 _ADDRESS_RULE = (

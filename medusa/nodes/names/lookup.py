@@ -143,6 +143,12 @@ class NameLookup:
         entry = self._directory.find("fragment", fragment)
         return None if entry is None else entry.writer
 
+    def nodes_of(self, query: str) -> list[str]:
+        """The nodes that have a fragment of a query, but those from which another has taken it over."""
+        names = (name for name in self.fragments() if name.startswith(f"{query}/"))
+        found = (e for name in names for e in self._standing(self._directory.holders("fragment", name)))
+        return list(dict.fromkeys(entry.writer for entry in found))
+
     def streams(self) -> list[str]:
         """Names of the streams of the participant, each once; not of those that a query reads by itself."""
         bodies = ((e.name, body_from(e.body, StreamBody)) for e in self._directory.entries("stream"))

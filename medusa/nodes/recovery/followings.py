@@ -188,8 +188,9 @@ class Followings:
     def backups(self) -> Iterator[CheckpointReceiver]:
         """What is held of fragments whose states are backed up: what ``limits.backups`` bounds."""
         for each in (*self._coming.values(), *self._followed.values()):
-            backed_up = isinstance(each, CheckpointReceiver) and each.spec.method == STATE_BACKUP
-            if backed_up and each.shadow is None:
+            if not isinstance(each, CheckpointReceiver) or each.spec.method != STATE_BACKUP:
+                continue
+            if each.shadow is None:
                 yield each
 
     # --- messages -----------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ from medusa.wire.status_and_metrics import (
     ReceiverStatus,
     RecoveredStatus,
     ReplicasStatus,
+    ScalingStatus,
     SourceStatus,
     VisibleStatus,
 )
@@ -357,11 +358,13 @@ def _point(time_us: int) -> int | None:
 def queries_of(
     deployments: Iterable[Deployment],
     configuration: Callable[[str], ConfigurationStatus | UnsetType] = lambda query: UNSET,
+    scaling: Callable[[str], ScalingStatus | UnsetType] = lambda query: UNSET,
 ) -> dict[str, QueryStatus]:
     """How each query is that this node coordinates.
 
     Args:
         configuration: of a query; unset: nobody stands by for any of it.
+        scaling: of a query; unset: this node doesn't see to its parts.
     """
     return {
         each.query: QueryStatus(
@@ -374,6 +377,7 @@ def queries_of(
             },
             configuration=(decided := configuration(each.query)),
             outputs=UNSET if decided is UNSET else _recovered(each, decided),
+            scaling=scaling(each.query),
         )
         for each in deployments
     }

@@ -120,7 +120,8 @@ class Federation:
             as these statuses say: those nodes, each with ``seeding``, ``following`` or ``missing``;
             ``undecided`` where one of these nodes waits for votes on the next configuration of its query:
             whose, and why they haven't come; ``streams`` of a box by which streams with ``delay`` leave: of
-            each its ``stream``, its state, what is missing and how much is to be corrected.
+            each its ``stream``, its state, what is missing and how much is to be corrected; ``scaling`` where
+            one of these nodes sees to the parts of its query by itself: what it did last, and why, in words.
 
         Raises:
             LinkError: no answer in time, this client sees no boxes, or no such query is there.
@@ -138,7 +139,8 @@ class Federation:
             one dict per box, the one with most to do first: ``box`` (``query/box``), ``parts`` in which it
             runs now, ``work`` (threads that it would keep busy if all that comes got through; None: nothing
             has come of late, or through a box before it), ``wanted`` parts and ``why``. Whether a box can be
-            split at all ``split`` says.
+            split at all ``split`` says. ``scaling``: whether a node sees to the parts of the query by itself
+            (``[scale]``), and what it did last, in words.
 
         Raises:
             LinkError: no answer in time, this client sees no boxes, or no such query is there

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from medusa.nodes.config.settings import Limits, Settings
 from medusa.nodes.config.settings_delay import DelayRules
+from medusa.nodes.config.settings_load import LoadRules
+from medusa.nodes.config.settings_scale import ScaleSettings
 from medusa.nodes.config.settings_streams import StreamRule
 from medusa.ports import Buffer
 from medusa.sim.actors.client import Client
@@ -33,6 +35,8 @@ class Federation:
         memory: nodes that keep nothing over their end.
         streams: rules of every node for the streams that leave it.
         delay: rules of every node for what waits in a failure.
+        load: rules of every node for how it measures its load.
+        scale: by which every node splits and merges boxes by itself; None: none does.
         sync_us: what a synced write takes.
         job_us: what one step of the engine takes, about.
         watch: called after every turn of every node.
@@ -50,6 +54,8 @@ class Federation:
         memory: Sequence[str] = (),
         streams: Sequence[StreamRule] = (),
         delay: DelayRules | None = None,
+        load: LoadRules | None = None,
+        scale: ScaleSettings | None = None,
         sync_us: int = 2000,
         job_us: int = 50,
         watch: Callable[[NodeMachine], None] = lambda node: None,
@@ -74,6 +80,8 @@ class Federation:
                 limits=limits,
                 streams=tuple(streams),
                 delay=delay or DelayRules(),
+                load=load or LoadRules(),
+                scale=scale,
             )
             self.nodes[name] = NodeMachine(
                 self.world,

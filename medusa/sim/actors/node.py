@@ -29,7 +29,7 @@ from medusa.sim.world.disk import Disk
 from medusa.sim.world.keyring import Keyring, signed_by
 from medusa.sim.world.machine import Machine
 from medusa.sim.world.network import Network
-from medusa.sim.world.virtual_time import World
+from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.outbox import ReportLine
 
@@ -57,6 +57,9 @@ COPY_USED = " is whole and used"
 
 STUCK = "stuck-"
 """Links of callers that were stuck and came through begin so: see ``Network.divert``."""
+
+SPINS_MAX = 1_000
+"""A node that wants to be woken at once so often, one time after the other, would take a whole core."""
 
 AGAIN_US = 100_000
 """A node that can't start is started again after this."""
@@ -110,6 +113,7 @@ class NodeMachine(Machine):
         """Life and peer -> the newest life of that."""
         self._asked_again = False
         self._wake_at_us = -1
+        self._spins = 0
         self._soon = False
         self._workers: dict[str, Worker] = {}
         self.make_host: Callable[..., EngineHost] = EngineHost
@@ -197,6 +201,7 @@ class NodeMachine(Machine):
         )
         self.world.trace(self.name, f"starts, life {self.lives}")
         self._wake_at_us = -1
+        self._spins = 0
         self._soon = False
         self.loop.begin()
         self.soon()
@@ -288,13 +293,20 @@ class NodeMachine(Machine):
 
     def _turn(self, events: Iterable[Event]) -> None:
         assert self.loop is not None
-        wake_us = max(self.clock.world_us(self.loop.turn(events)), self.world.now_us + 1)
+        wake_us = self.clock.world_us(self.loop.turn(events))
+        self._check_spins(wake_us)
+        wake_us = max(wake_us, self.world.now_us + 1)
         if not self.world.now_us < self._wake_at_us <= wake_us:
             self._wake_at_us = wake_us
             self.world.at(wake_us, self.in_this_life(lambda: self._turn(())))
         self._watch(self)
         if self._seen is not None:
             self._seen(self)
+
+    def _check_spins(self, wake_us: int) -> None:
+        self._spins = self._spins + 1 if wake_us <= self.world.now_us else 0
+        if self._spins > SPINS_MAX:
+            raise SimulationError(f"spins: {self.name} wants to be woken at once, again and again")
 
     @property
     def writes(self) -> bool:

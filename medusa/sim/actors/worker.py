@@ -75,8 +75,8 @@ class Worker:
             self._put(job, rest_us * times // before)
 
     def cpu_us(self) -> int:
-        """What all that it was given takes."""
-        return self._took_us
+        """What it has done so far takes; not what it was given and hasn't begun with."""
+        return self._took_us - max(self.free_us - self._place.world.now_us, 0)
 
     def hurry(self, most: int | None) -> None:
         """Do at once what was given."""

@@ -107,7 +107,7 @@ class Sender:
             self.receivers,
             outbox=outbox,
             settings=self.settings,
-            end_seq=lambda: self.log.next_seq,
+            end=lambda: (self.log.next_seq, self.log.boundary_us),
         )
 
     def fetches_by(self, fetch: Callable[[int, int], None]) -> None:

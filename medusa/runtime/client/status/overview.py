@@ -53,8 +53,17 @@ def explanation(
     undecided = [(query, of) for status in nodes for query, of in status.undecided.items()]
     votes = {"decision", "vote"}
     deciding = {query: {"undecided": of.waits_for} for query, of in undecided if votes & {*of.waits}}
+    scaling = {
+        query: {"scaling": f"by node {status.node}: {of.scaling.text}"}
+        for status in nodes
+        for query, of in status.queries.items()
+        if of.scaling is not UNSET
+    }
     found = [
-        _why(node, fragment, id) | guarded.get(fragment.fragment, {}) | deciding.get(fragment.query, {})
+        _why(node, fragment, id)
+        | guarded.get(fragment.fragment, {})
+        | deciding.get(fragment.query, {})
+        | scaling.get(fragment.query, {})
         for node, fragment in there
         for id in fragment.boxes
     ]
