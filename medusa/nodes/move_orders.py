@@ -160,6 +160,8 @@ class MoveOrders:
         """These fragments of a query, which were here, are no more; ``whole``: nor is the query."""
         self.arrivals.removed(query, fragments, whole=whole)
         self.splits.removed(fragments)
+        if whole:
+            self.restoring.removed(query)
         for fragment in fragments:
             self.moves.removed(fragment)
 

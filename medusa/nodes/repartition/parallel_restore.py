@@ -38,8 +38,8 @@ __all__ = ["ParallelRestore", "keyed_box"]
 AGAIN_US = 100_000
 """What can't be ordered yet is ordered again after this."""
 
-TRIES_MAX = 50
-"""So often: a takeover is decided, and heard everywhere, in some seconds. Too large: a fragment that can't
+PATIENCE_US = 10_000_000
+"""For so long: a takeover is decided, and heard everywhere, in some seconds. Too large: a fragment that can't
 be split stays so long at a node that only held its state."""
 
 MOVE_US = 60_000_000
@@ -65,14 +65,17 @@ class _Restore:
     Attributes:
         box: that is split; empty: this is a part, or what stands before and behind them.
         nodes: where the parts go; of a part the one.
+        since_us: when that began.
         order: the number of what was ordered last and isn't answered; 0: nothing is.
+        refused: it can't be.
         why: it was refused last.
     """
 
     box: str
     nodes: tuple[str, ...]
+    since_us: int
     order: int = 0
-    tries: int = 0
+    refused: bool = False
     again_us: int = 0
     why: str = ""
 
@@ -174,7 +177,7 @@ class ParallelRestore:
                 continue
             if len(nodes := self._nodes_for(hosted.spec, replicas)) > 1:
                 self._over[name] = replicas.epoch
-                self._under_way[name] = _Restore(box=self._boxes[name], nodes=nodes)
+                self._under_way[name] = _Restore(box=self._boxes[name], nodes=nodes, since_us=now_us)
         for name, restore in list(self._under_way.items()):
             if restore.order:
                 if not restore.box and not self._is_up(restore.nodes[0]):
@@ -183,14 +186,13 @@ class ParallelRestore:
                 continue
             if name not in self._fragments:  # Its query was removed, or it is where it should be.
                 del self._under_way[name]
-            elif restore.tries >= TRIES_MAX:
+            elif restore.refused or now_us - restore.since_us >= PATIENCE_US:
                 self._give_up(name, restore)
             elif now_us >= restore.again_us:
                 self._order(now_us, name, restore)
 
     def _order(self, now_us: int, name: str, restore: _Restore) -> None:
         restore.order, restore.again_us = self._number(), now_us + AGAIN_US
-        restore.tries += 1
         if restore.box:
             parts = len(restore.nodes)
             order = Split(request=restore.order, fragment=name, box=restore.box, parts=parts)
@@ -207,33 +209,38 @@ class ParallelRestore:
         restore.order = 0
         if reply.code:
             restore.why = f"{reply.code}: {reply.text}"
-            if reply.code not in NOT_YET:
-                restore.tries = TRIES_MAX
+            restore.refused = reply.code not in NOT_YET
             return True
         del self._under_way[name]
         if restore.box:
             made = _MADE.decode(bytes(payload or b"")).fragments
-            self._send_out(restore, made)
+            self._send_out(now_us, restore, made)
             nodes = ", ".join(restore.nodes)
             self._outbox.report(
                 "info", "state is restored in parts", fragment=name, box=restore.box, nodes=nodes
             )
         return True
 
-    def _send_out(self, restore: _Restore, made: Sequence[str]) -> None:
+    def _send_out(self, now_us: int, restore: _Restore, made: Sequence[str]) -> None:
         """Each part to a node of its own, and what stands before and behind them to the first."""
         for name in made:
             hosted = self._fragments.get(name)
             ids = () if hosted is None else tuple(box.id for box in hosted.spec.graph.boxes)
             places = (at for at in range(len(restore.nodes)) if f"{restore.box}-{at + 1}" in ids)
             to = restore.nodes[next(places, 0)]
-            self._under_way[name] = _Restore(box="", nodes=(to,))
+            self._under_way[name] = _Restore(box="", nodes=(to,), since_us=now_us)
 
     def _give_up(self, name: str, restore: _Restore) -> None:
         """It goes to the first spare, as any other."""
         del self._under_way[name]
         what = "state isn't restored in parts" if restore.box else "part doesn't go to its node"
         self._outbox.report("warning", what, fragment=name, why=restore.why)
+
+    def removed(self, query: str) -> None:
+        """A query is no more: one that is deployed under its name begins anew."""
+        for known in (self._over, self._boxes):
+            for name in [name for name in known if name.partition("/")[0] == query]:
+                del known[name]
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

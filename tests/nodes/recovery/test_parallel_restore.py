@@ -117,6 +117,23 @@ def test_a_part_that_is_lost_later_is_restored_as_it_is(monkeypatch: pytest.Monk
     run.check()
 
 
+def test_a_query_of_the_name_that_is_deployed_later_is_restored_in_parts_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its fragment is taken over in the same epoch as that of before."""
+    run, fragment = run_of(counting(), CUT, monkeypatch)
+    run.fed.nodes["m"].crash()
+    until_restored(run)
+    run.fed.restart("m")
+    run.undeploy()
+    run.until(lambda: not run.remains(), "nothing is left")
+    run.deploy()
+    run.until_guarded(fragment)
+    assert places(run)[fragment] == "m"
+    run.fed.nodes["m"].crash()
+    until_restored(run)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_nodes_that_die_amid_it_lose_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The holder that restores it, or a spare: killed at some moment, and back with its disk."""
