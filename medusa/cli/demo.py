@@ -94,12 +94,13 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
     type=click.IntRange(1, 100_000),
     default=1000,
     show_default=True,
-    help="us of CPU time that the function burns for each car",
+    help="us that the function takes for each car",
 )
 @click.option(
-    "--waits",
+    "--computes",
     is_flag=True,
-    help="it waits for so long instead, as for a service: where processors are few or busy",
+    help="it takes them as CPU time; left out, it waits for so long. Takes four processors that have nothing "
+    "else to do",
 )
 @click.option(
     "--plot",
@@ -115,9 +116,9 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
 def scale(*, as_json: bool, **options: Any) -> None:
     """Watch a query spread over idle nodes while its load rises tenfold, and come back when it falls.
 
-    Cars are tolled by road segment. The function takes a millisecond of CPU time for each, which is
-    artificial: so at the peak a node, whose engine has one thread, can't bear it. Node `toll` runs it; three
-    spare nodes stand in [peers] and do nothing. Node `gate` coordinates the query and has [scale]: it splits
+    Cars are tolled by road segment. For each the function waits a millisecond, as for a service that it asks.
+    That is artificial; so at the peak a node, whose engine has one thread, can't bear it. Node `toll` runs it;
+    three spare nodes stand in [peers] and do nothing. Node `gate` coordinates the query and has [scale]: it splits
     the box, moves parts to spare nodes, and merges them again, by itself. At the end the result is compared,
     row by row, with the query in one program, and each check is printed as held or not held. Exit code 1: one
     that isn't about times is not held. Ctrl-C at any time stops all nodes.

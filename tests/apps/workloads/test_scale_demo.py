@@ -373,8 +373,7 @@ def command(*options: str) -> list[str]:
 
 @pytest.mark.system
 def test_real_nodes_split_and_merge_by_themselves_and_the_result_is_that_of_one(tmp_path: Path) -> None:
-    # A car waits instead of computing: other tests take the processors.
-    asked = ("--seconds", "25", "--waits", "--json", "--out", str(tmp_path / "scale.svg"))
+    asked = ("--seconds", "25", "--json", "--out", str(tmp_path / "scale.svg"))
     ran = subprocess.run(
         command(*asked),
         capture_output=True,
