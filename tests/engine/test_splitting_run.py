@@ -203,3 +203,36 @@ def test_state_goes_where_the_router_sends_keys_of_any_type(type: str) -> None:
             made.before()
             change_fragment(parts, made.graph, functions={}, given=made.given)
     assert rows(parts) == rows(whole)
+
+
+ONLY_USERS = {
+    "window": lambda a, u: a.window(50).group_by("k").aggregate(u=u, name="box"),
+    "sliding": lambda a, u: a.window(50, 10).group_by("k").aggregate(u=u, name="box"),
+    "session": lambda a, u: a.session(9).group_by("k").aggregate(u=u, name="box"),
+    "window_rows": lambda a, u: a.group_by("k").window_rows(4).aggregate(u=u, name="box"),
+}
+
+
+@pytest.mark.parametrize("kind", ONLY_USERS)
+def test_a_box_with_no_aggregates_but_users_is_merged_again(kind: str) -> None:
+    """It counts rows that nobody asked for, and its parts don't: they have the number of a row."""
+    q = md.Query("q")
+    a = q.source("a", {"ts": "int64", "k": "int64", "v": "float64"}, time="ts", unit="us", slack=0)
+    q.sink("out", ONLY_USERS[kind](a, md.user("test.geometric_mean", "v")))
+
+    def rows(start: int) -> dict[str, list[float]]:
+        numbers = range(start, start + 37)
+        ts, k, v = list(numbers), [n % 5 for n in numbers], [n % 7 + 1.0 for n in numbers]
+        return {"ts": ts, "k": k, "v": v}
+
+    whole, parts = md.start(q), md.start(q)
+    for start in range(0, 222, 37):
+        for run in (whole, parts):
+            run.push("a", rows(start))
+        if start in (37, 148):
+            parts.split("box", 2)
+        elif start in (111, 185):
+            parts.merge("box")
+    for run in (whole, parts):
+        run.finish()
+    assert parts.take("out").to_pylist() == whole.take("out").to_pylist()

@@ -15,6 +15,7 @@ from medusa.query.boxes import Aggregate
 from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import ReportLine
+from medusa.wire.status_and_metrics import plain, status_of
 from tests.nodes.costly import SCHEMA, SECOND_US, CostlyRun, spend
 
 NODES = ("e", "m", "c", "s1", "s2", "s3", "d")
@@ -126,8 +127,10 @@ class ScaledRun:
     def status(self, node: str = "e") -> dict[str, Any]:
         """What a node says of the query that it coordinates."""
         machine = self.fed.nodes[node]
-        told: dict[str, Any] = machine.brain.status(machine.clock.monotonic_us())["queries"]
-        return told["q"]
+        told: dict[str, Any] = machine.brain.status(machine.clock.monotonic_us())
+        assert plain(status_of(told))["queries"] == told["queries"], "what shows it reads the same"
+        query: dict[str, Any] = told["queries"]["q"]
+        return query
 
     @property
     def whats(self) -> Sequence[str]:

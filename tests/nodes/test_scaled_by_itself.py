@@ -33,6 +33,14 @@ def test_a_load_that_stays_is_met_once_and_left_alone():
     run.check()
 
 
+def test_when_nothing_comes_any_more_all_is_merged():
+    run = ScaledRun()
+    run.publishes((300, 4), (1500, 14))
+    assert run.most[0] >= 3
+    assert run.fed.run(lambda: run.parts == {"q/per_road": "m"}, for_us=60_000_000), run.orders
+    run.check()
+
+
 def test_it_is_off_unless_the_configuration_has_it():
     run = ScaledRun(scale=None)
     run.publishes((1500, 8))
@@ -43,16 +51,19 @@ def test_it_is_off_unless_the_configuration_has_it():
     run.check()
 
 
+FULL = (pytest.mark.full, pytest.mark.issue(22))
+
+
 @pytest.mark.parametrize(
     ("order", "node"),
     [
         ("split", "m"),
-        ("move", "m"),
         ("move", "s1"),
-        ("merge", "m"),
-        ("split", "e"),
         ("move", "e"),
-        ("merge", "e"),
+        *(
+            pytest.param(*each, marks=FULL)
+            for each in (("move", "m"), ("merge", "m"), ("split", "e"), ("merge", "e"))
+        ),
     ],
 )
 def test_whoever_dies_during_an_act_nothing_is_lost_and_it_goes_on(order, node):
@@ -94,7 +105,7 @@ def test_where_no_node_has_room_nothing_is_done_and_it_says_so_less_and_less_oft
 GUARDED = {"coordinator": "d", "standby": {"m": ["s3"], "e": ["c"]}, "witnesses": []}
 
 
-@pytest.mark.parametrize("order", ["split", "move", "merge"])
+@pytest.mark.parametrize("order", ["move", *(pytest.param(each, marks=FULL) for each in ("split", "merge"))])
 def test_when_who_decides_is_lost_for_good_the_next_coordinator_goes_on(order):
     run = ScaledRun(**GUARDED, scale=replace(SCALE, nodes=("m", "s1", "s2")))
     run.when(order, lambda: run.fed.nodes["d"].crash("lost"))
@@ -107,7 +118,7 @@ def test_when_who_decides_is_lost_for_good_the_next_coordinator_goes_on(order):
     run.check()
 
 
-@pytest.mark.parametrize("order", ["split", "move", "merge"])
+@pytest.mark.parametrize("order", ["move", *(pytest.param(each, marks=FULL) for each in ("split", "merge"))])
 def test_when_the_node_of_the_box_is_lost_for_good_who_stands_by_is_scaled_too(order):
     run = ScaledRun(**GUARDED, scale=replace(SCALE, nodes=("s1", "s2", "s3")))
     run.when(order, lambda: run.fed.nodes["m"].crash("lost"))

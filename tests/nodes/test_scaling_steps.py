@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from medusa.nodes.scaling.measured_boxes import BoxPart, MeasuredBox, measured_boxes
+from medusa.nodes.scaling.measured_boxes import BoxPart, BoxWork, measured_boxes
 from medusa.nodes.scaling.next_step import NoStep, ScaleGoal, ScaleOrder, crowded, next_step
 from medusa.nodes.scaling.policy import Resize, ScaleRules
 from medusa.nodes.scaling.query_scaler import QueryScaler, rules_of
@@ -44,8 +44,8 @@ def part(box: str, node: str, work: float | None, *, is_alone: bool = True) -> B
     return BoxPart(node=node, fragment=f"q/{box}", box=box, is_alone=is_alone, work=work)
 
 
-def whole(*parts: BoxPart) -> MeasuredBox:
-    return MeasuredBox(id="w", parts=parts)
+def whole(*parts: BoxPart) -> BoxWork:
+    return BoxWork(id="w", parts=parts)
 
 
 def a_set(*parts: BoxPart, box: str = "w", home: str = "a", merge: str = "a") -> SplitSet:
@@ -196,6 +196,22 @@ def test_a_box_whose_part_is_split_again_is_one_box() -> None:
     }
     assert all(each.is_alone for each in measured["w"].parts)
     assert not measured["last"].parts[0].is_alone
+
+
+def test_parts_to_which_nothing_comes_have_nothing_to_do_and_of_new_ones_nobody_knows() -> None:
+    idle = BoxStatus(kind="aggregate", smoothed=SmoothedLoad())
+    new = BoxStatus(kind="aggregate")
+    boxes = {"w-1": idle, "w-2": new, "w-router": figures("key_router")}
+    at_rest = FragmentStatus(fragment="q/w", query="q", boxes=boxes)
+    waits = FragmentStatus(fragment="q/w", query="q", boxes=boxes, queue_bytes=1)
+
+    def work(fragment: FragmentStatus, **more: Any) -> dict[str, float | None]:
+        of = measured_boxes([NodeStatus(node="a", fragments=(fragment,))], "q", **more)
+        return {part.box: part.work for part in of["w"].parts}
+
+    assert work(at_rest, rests=0.0) == {"w-1": 0.0, "w-2": None}
+    assert work(waits, rests=0.0) == {"w-1": None, "w-2": None}
+    assert work(at_rest) == {"w-1": None, "w-2": None}, "advice says that nothing came"
 
 
 def test_only_what_is_whole_and_not_split_again_can_be_merged() -> None:

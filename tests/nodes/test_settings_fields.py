@@ -18,6 +18,7 @@ from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.config.settings_market import CostRules, MarketPolicyRules, MarketRules
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_recovery import RecoveryRules
+from medusa.nodes.config.settings_scale import ScaleSettings
 from medusa.nodes.config.settings_security import ClientRules
 from medusa.nodes.config.settings_spark import SparkRules
 from medusa.nodes.config.settings_streams import StreamRule
@@ -216,6 +217,7 @@ TABLES_OF = {
     "market.cost": CostRules,
     "market.policy": MarketPolicyRules,
     "spark": SparkRules,
+    "scale": ScaleSettings,
 }
 
 

@@ -187,7 +187,9 @@ def test_the_federation_shows_what_the_file_is_about(statuses: list[Any]) -> Non
     assert {
         place
         for place in rare
-        if not place.startswith(("/load/causes", "/in_doubt", "/runs_on", "/market", "/shedding"))
+        if not place.startswith(
+            ("/load/causes", "/in_doubt", "/runs_on", "/market", "/shedding", "/queries/*/scaling")
+        )
     } <= seen
     named = "/fragments[]/outputs[]/named[]"
     assert {place for place in known if place.startswith(named)} <= seen

@@ -81,6 +81,10 @@ class StateCut:
         return _hidden(self.made)
 
 
+UNASKED = ("rows.n", "all rows.n")
+"""What a window, and what has slots, calls the count of rows that no aggregate of the query asked for."""
+
+
 @dataclass(slots=True)
 class Joined:
     """States that are about to become one."""
@@ -100,8 +104,13 @@ class Joined:
         return pa.concat_tables(tables)
 
     def plain(self, name: str, table: pa.Table) -> pa.Table:
-        """With the columns that the box has."""
-        return table.select(self.fresh.tables[name].schema.names).cast(self.fresh.tables[name].schema)
+        """With the columns that the box has. Where all its aggregates are users' it counts rows; its parts
+        don't, since they have the number of a row to keep."""
+        schema = self.fresh.tables[name].schema
+        for counted in (column for column in UNASKED if column in schema.names):
+            if counted not in table.schema.names:
+                table = table.append_column(counted, table.column("rows"))
+        return table.select(schema.names).cast(schema)
 
     @property
     def hidden(self) -> str:

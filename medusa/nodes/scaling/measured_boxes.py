@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from medusa.nodes.scaling.true_rates import BoxRates, work_of
 from medusa.wire.status_and_metrics import BoxStatus, FragmentStatus, NodeStatus
 
-__all__ = ["BoxPart", "MeasuredBox", "ROUTER", "measured_boxes"]
+__all__ = ["BoxPart", "BoxWork", "ROUTER", "measured_boxes"]
 
 ROUTER = re.compile("-router(-left|-right)?$")
 """So ends the name of a box that sends rows to the parts of another."""
@@ -37,7 +37,7 @@ class BoxPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredBox:
+class BoxWork:
     """A box of a query; ``parts``: those that aren't split again, in the order in which nodes told them."""
 
     id: str
@@ -61,8 +61,14 @@ class _Placed:
         return f"{self.node} {self.of.fragment}:{box}"
 
 
-def measured_boxes(statuses: Iterable[NodeStatus], query: str) -> dict[str, MeasuredBox]:
-    """Boxes of a query by name; empty: these nodes have nothing of it."""
+def measured_boxes(
+    statuses: Iterable[NodeStatus], query: str, *, rests: float | None = None
+) -> dict[str, BoxWork]:
+    """Boxes of a query by name; empty: these nodes have nothing of it.
+
+    Args:
+        rests: what a part has to do to which nothing comes, and for which nothing waits.
+    """
     fragments = [
         _Placed(node=status.node, of=each)
         for status in statuses
@@ -83,10 +89,14 @@ def measured_boxes(statuses: Iterable[NodeStatus], query: str) -> dict[str, Meas
                         fragment=each.of.fragment,
                         box=id,
                         is_alone=ours == [id],
-                        work=work.get(each.key(id)),
+                        work=work.get(each.key(id), rests if _at_rest(each.of, of) else None),
                     )
                 )
-    return {id: MeasuredBox(id=id, parts=tuple(parts)) for id, parts in found.items()}
+    return {id: BoxWork(id=id, parts=tuple(parts)) for id, parts in found.items()}
+
+
+def _at_rest(fragment: FragmentStatus, box: BoxStatus) -> bool:
+    return box.smoothed is not None and box.smoothed.rows_in_per_s == 0 and not fragment.queue_bytes
 
 
 def _whole(id: str, split: Iterable[str]) -> str:

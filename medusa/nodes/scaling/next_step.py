@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Literal
 
-from medusa.nodes.scaling.measured_boxes import BoxPart, MeasuredBox
+from medusa.nodes.scaling.measured_boxes import BoxPart, BoxWork
 from medusa.nodes.scaling.policy import ScaleRules
 from medusa.nodes.scaling.split_sets import SplitSet
 
@@ -82,7 +82,7 @@ class NoStep:
 
 def next_step(
     goal: ScaleGoal,
-    box: MeasuredBox,
+    box: BoxWork,
     sets: Sequence[SplitSet],
     rooms: Mapping[str, float],
     rules: ScaleRules,
@@ -99,7 +99,7 @@ def next_step(
     return _shrinks(goal, box, sets, rooms, rules)
 
 
-def crowded(box: MeasuredBox, rooms: Mapping[str, float], rules: ScaleRules) -> bool:
+def crowded(box: BoxWork, rooms: Mapping[str, float], rules: ScaleRules) -> bool:
     """Whether parts stand together at a node where they have too much to do, and another node has room: who
     split the box was stopped before it had moved them."""
     for each in _together(box):
@@ -109,7 +109,7 @@ def crowded(box: MeasuredBox, rooms: Mapping[str, float], rules: ScaleRules) -> 
     return False
 
 
-def _together(box: MeasuredBox) -> list[list[BoxPart]]:
+def _together(box: BoxWork) -> list[list[BoxPart]]:
     """Parts that share a node with others, by node."""
     by_node: dict[str, list[BoxPart]] = {}
     for part in box.parts:
@@ -118,7 +118,7 @@ def _together(box: MeasuredBox) -> list[list[BoxPart]]:
 
 
 def _free(
-    box: MeasuredBox, part: BoxPart, rooms: Mapping[str, float], rules: ScaleRules, but: Collection[str] = ()
+    box: BoxWork, part: BoxPart, rooms: Mapping[str, float], rules: ScaleRules, but: Collection[str] = ()
 ) -> list[str]:
     """Nodes that have no part of the box and room for this one, the emptiest first.
 
@@ -139,7 +139,7 @@ def _free(
 
 
 def _grows(
-    goal: ScaleGoal, box: MeasuredBox, rooms: Mapping[str, float], rules: ScaleRules
+    goal: ScaleGoal, box: BoxWork, rooms: Mapping[str, float], rules: ScaleRules
 ) -> ScaleOrder | NoStep:
     if (move := _spread(goal, box, rooms, rules)) is not None:
         return move
@@ -167,7 +167,7 @@ def _grows(
 
 
 def _spread(
-    goal: ScaleGoal, box: MeasuredBox, rooms: Mapping[str, float], rules: ScaleRules
+    goal: ScaleGoal, box: BoxWork, rooms: Mapping[str, float], rules: ScaleRules
 ) -> ScaleOrder | None:
     """A part that goes to a node of its own."""
     for each in _together(box):
@@ -188,7 +188,7 @@ def _spread(
 
 def _shrinks(
     goal: ScaleGoal,
-    box: MeasuredBox,
+    box: BoxWork,
     sets: Sequence[SplitSet],
     rooms: Mapping[str, float],
     rules: ScaleRules,

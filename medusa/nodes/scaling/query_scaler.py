@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from medusa.nodes.config.settings_scale import ScaleSettings
-from medusa.nodes.scaling.measured_boxes import MeasuredBox, measured_boxes
+from medusa.nodes.scaling.measured_boxes import BoxWork, measured_boxes
 from medusa.nodes.scaling.next_step import ScaleGoal, ScaleOrder, crowded, next_step
 from medusa.nodes.scaling.policy import Resize, ScalePolicy, ScaleRules
 from medusa.nodes.scaling.split_sets import split_sets
@@ -135,7 +135,7 @@ class QueryScaler:
         )
         if self._waits_for:
             return None
-        measured = measured_boxes(statuses, self._query)
+        measured = measured_boxes(statuses, self._query, rests=0.0)
         if self._goal is None:
             self._goal = self._decided(now_us, measured, rooms)
             self._goal_until_us, self._tries = now_us + GOAL_US, 0
@@ -190,7 +190,7 @@ class QueryScaler:
     # --- deciding -----------------------------------------------------------------------------------
 
     def _decided(
-        self, now_us: int, measured: Mapping[str, MeasuredBox], rooms: Mapping[str, float]
+        self, now_us: int, measured: Mapping[str, BoxWork], rooms: Mapping[str, float]
     ) -> ScaleGoal | None:
         boxes = {
             id: each
@@ -216,7 +216,7 @@ class QueryScaler:
         share = work / parts
         return share > self._rules.high if wanted > parts else share < self._rules.low and wanted < parts
 
-    def _crowding(self, boxes: Mapping[str, MeasuredBox], rooms: Mapping[str, float]) -> ScaleGoal | None:
+    def _crowding(self, boxes: Mapping[str, BoxWork], rooms: Mapping[str, float]) -> ScaleGoal | None:
         self._crowded = {
             id: self._crowded.get(id, 0) + 1
             for id, each in boxes.items()
@@ -289,6 +289,6 @@ class QueryScaler:
                 yield f"{box} stays as it is for {(rest.until_us - now_us) // 1_000_000} s: {rest.why}"
 
 
-def _whole_work(box: MeasuredBox) -> float | None:
+def _whole_work(box: BoxWork) -> float | None:
     """Of all parts; None: of one it isn't known, so the whole may be more."""
     return None if any(part.work is None for part in box.parts) else box.work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from medusa.nodes.scaling.measured_boxes import ROUTER, BoxPart, MeasuredBox
+from medusa.nodes.scaling.measured_boxes import ROUTER, BoxPart, BoxWork
 from medusa.wire.status_and_metrics import FragmentStatus, NodeStatus
 
 __all__ = ["SplitSet", "split_sets"]
@@ -28,9 +28,7 @@ class SplitSet:
     merges: tuple[tuple[str, str], ...]
 
 
-def split_sets(
-    statuses: Iterable[NodeStatus], query: str, measured: Mapping[str, MeasuredBox]
-) -> list[SplitSet]:
+def split_sets(statuses: Iterable[NodeStatus], query: str, measured: Mapping[str, BoxWork]) -> list[SplitSet]:
     """Those that can be merged next, as far as these nodes tell all of them."""
     placed = [(status.node, each) for status in statuses for each in status.fragments if each.query == query]
     parts = {part.box: part for of in measured.values() for part in of.parts}

@@ -1,0 +1,112 @@
+"""Two real nodes split a box that has too much to do, by themselves, and merge it when nothing comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import medusa as md
+from medusa.cli.main import main
+
+DEADLINE_S = 120
+
+
+@md.register("test.slow_sum", version=1)
+class SlowSum:
+    """A sum that takes four milliseconds for a row, and no processor: the nodes of this test share one."""
+
+    inputs = ("int64",)
+    state: ClassVar[dict[str, str]] = {"total": "int64"}
+    result = "int64"
+
+    def init(self, groups: int) -> dict[str, Any]:
+        return {"total": np.zeros(groups, np.int64)}
+
+    def add(self, state: dict[str, Any], groups: Any, values: Any) -> dict[str, Any]:
+        time.sleep(0.004 * len(values))
+        np.add.at(state["total"], groups, values)
+        return state
+
+    def merge(self, state: dict[str, Any], other: dict[str, Any], groups: Any) -> dict[str, Any]:
+        state["total"][groups] += other["total"]
+        return state
+
+    def finish(self, state: dict[str, Any]) -> Any:
+        return state["total"]
+
+
+def query() -> md.Query:
+    q = md.Query("cars")
+    cars = q.source("cars", {"ts": "int64", "seg": "int64", "v": "int64"}, time="ts", unit="s", slack="0s")
+    sums = cars.window("10s").group_by("seg").aggregate(t=md.user(SlowSum, "v"), name="per_seg")
+    q.sink("out", sums)
+    return q
+
+
+def config(folder: Path, name: str, peer: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "listen": f"ipc://{folder}/{name}.s",
+        "data": str(folder / name),
+        "peers": {peer: f"ipc://{folder}/{peer}.s"},
+        "load": {"half_life": "500ms", "high": 1.0},
+        "scale": {"every": "500ms", "cooldown": "1s", "high": 0.5, "low": 0.02, "parts_max": 2},
+    }
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Short enough for a socket."""
+    return tmp_path_factory.mktemp("s")
+
+
+@pytest.mark.full
+@pytest.mark.issue(22)
+def test_as_much_comes_a_box_runs_at_two_nodes_and_as_nothing_comes_at_one(folder: Path) -> None:
+    ends_s = time.monotonic() + DEADLINE_S
+    rows: list[dict[str, list[int]]] = []
+    with (
+        md.node(config(folder, "a", "b")) as a,
+        md.node(config(folder, "b", "a")),
+        a.connect() as fed,
+    ):
+        fed.deploy(query())
+        out = fed.subscribe("cars.out", from_="oldest")
+
+        def scaling() -> dict[str, Any]:
+            found: dict[str, Any] = fed.status()["queries"]["cars"]["scaling"]
+            return found
+
+        def publish() -> None:
+            first = 24 * len(rows)
+            numbers = range(first, first + 24)
+            ts, seg = [n // 24 for n in numbers], [n % 17 for n in numbers]
+            rows.append({"ts": ts, "seg": seg, "v": list(numbers)})
+            fed.publish("cars.cars", rows[-1])
+
+        def until(done: Callable[[], bool], meanwhile: Callable[[], None]) -> None:
+            while not done():
+                assert time.monotonic() < ends_s, scaling()
+                meanwhile()
+                time.sleep(0.1)
+
+        until(lambda: scaling()["last"].startswith("move") and scaling()["outcome"] == "done", publish)
+        explained = CliRunner().invoke(main, ["explain", "cars", "--node", a.address])
+        assert "cars is scaled by node a" in explained.output
+        until(
+            lambda: scaling()["last"] == "merge per_seg at a" and scaling()["outcome"] == "done", lambda: None
+        )
+        told = CliRunner().invoke(main, ["scale", "cars", "--node", a.address])
+        assert "by itself: on, by node a" in told.output.splitlines()[-1]
+        assert [each["parts"] for each in fed.scale_plan("cars")] == [1]
+        fed.finish("cars.cars")
+        got = out.table("60s")
+    want = md.collect(query(), cars=pa.concat_tables([pa.table(each) for each in rows]))["out"]
+    assert got.to_pylist() == want.to_pylist()
