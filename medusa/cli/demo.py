@@ -80,7 +80,7 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
     type=click.FloatRange(10, 3600),
     default=60.0,
     show_default=True,
-    help="the load rises after a fifth of them, and falls after three fifths",
+    help="the load rises for 30 % of them, stays up for 20 %, and is low before and after that",
 )
 @click.option(
     "--rate",
@@ -117,11 +117,11 @@ def scale(*, as_json: bool, **options: Any) -> None:
     """Watch a query spread over idle nodes while its load rises tenfold, and come back when it falls.
 
     Cars are tolled by road segment. For each the function waits a millisecond, as for a service that it asks.
-    That is artificial; so at the peak a node, whose engine has one thread, can't bear it. Node `toll` runs it;
-    three spare nodes stand in [peers] and do nothing. Node `gate` coordinates the query and has [scale]: it splits
-    the box, moves parts to spare nodes, and merges them again, by itself. At the end the result is compared,
-    row by row, with the query in one program, and each check is printed as held or not held. Exit code 1: one
-    that isn't about times is not held. Ctrl-C at any time stops all nodes.
+    That is artificial; so at the peak a node, whose engine has one thread, can't bear it. Node `toll` runs
+    it; three spare nodes stand in [peers] and do nothing. Node `gate` coordinates the query and has [scale]:
+    it splits the box, moves parts to spare nodes, and merges them again, by itself. At the end the result is
+    compared, row by row, with the query in one program, and each check is printed as held or not held. Exit
+    code 1: one that isn't about times is not held. Ctrl-C at any time stops all nodes.
     """
     from medusa.apps.workloads.scaling.scale_demo import ScaleOptions, run_demo
 

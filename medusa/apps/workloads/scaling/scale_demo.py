@@ -315,16 +315,14 @@ class ScaleRun:
         due_s = 0.0
         while not self._crew.pause(LOOK_EVERY_S):
             with contextlib.suppress(LinkError):  # One that is busy may not answer in time.
-                for act in self._acts.take(*self._scaling(client)):
+                scaling = client.status()["queries"][of.QUERY]["scaling"]
+                for act in self._acts.take(self._since(), scaling):
                     self._note(act)
+                self._progress.waits_for(scaling["waits_for"])
                 if self._since() >= due_s:
                     statuses = client.statuses(all=True)
                     self._seen(statuses)
                     due_s = self._since() + PARTS_EVERY_S
-
-    def _scaling(self, client: Federation) -> tuple[float, Mapping[str, Any]]:
-        scaling = client.status()["queries"][of.QUERY]["scaling"]
-        return self._since(), scaling
 
     def _seen(self, statuses: Sequence[Mapping[str, Any]]) -> None:
         at_s, parts = self._since(), parts_of(of.QUERY, statuses)

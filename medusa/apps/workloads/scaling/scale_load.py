@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SEGMENTS", "TICKS_PER_S", "TICK_S", "ScaleLoad"]
 
-TICKS_PER_S = 50
+TICKS_PER_S = 25
 TICK_S = 1 / TICKS_PER_S
 """Rows of so long are published at once, when it is over."""
 

@@ -98,7 +98,10 @@ class ScaleOutcome:
     def account(self) -> HaAccount:
         """Every car by what the results say of it."""
         columns = (self.rows[name].to_pylist() for name in ("cars", "first", "last", "total"))
-        windows = [HaWindow(0.0, *each, 0.0) for each in zip(*columns, strict=True)]
+        windows = [
+            HaWindow(at_s=0.0, rows=cars, first=first, last=last, total=total, sent_s=0.0)
+            for cars, first, last, total in zip(*columns, strict=True)
+        ]
         return account(windows, self.published, SEGMENTS)
 
     @property

@@ -14,6 +14,7 @@ from medusa.apps.workloads.scaling.scale_outcome import AIM_S, ScaleOutcome, Sca
 __all__ = ["draw"]
 
 OFFERED, CAME, LATE, LATEST = "#777", "#2b6cb0", "#1b7f4b", "#b7472a"
+TICKS_MS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 ACTS = {"split": "#b7472a", "move": "#8a5a00", "merge": "#1b7f4b"}
 
 
@@ -87,7 +88,12 @@ def _lateness(axis: Any, seconds: Sequence[ScaleSecond]) -> None:
     for each in seconds:
         if each.scales:
             axis.axvspan(each.second, each.second + 1, color="#f2e8d5", lw=0)
+    lates = [each.p50_s * 1e3 for each in known if each.p50_s] or [AIM_S * 1e3]
+    latest = [each.p99_s * 1e3 for each in known if each.p99_s] or [AIM_S * 1e3]
     axis.set(ylabel="ms late; shaded: it scales", yscale="log")
+    axis.set_yticks(TICKS_MS, labels=[f"{each:,}" for each in TICKS_MS])
+    axis.minorticks_off()
+    axis.set_ylim(min(lates) / 1.5, max(*latest, AIM_S * 1e3) * 2)
     axis.legend(frameon=False, loc="best", ncols=3)
 
 

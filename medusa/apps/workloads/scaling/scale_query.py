@@ -2,8 +2,8 @@
 
     gate cars ── toll tolls ── gate out        spare1, spare2, spare3: nothing, until the box is split
 
-The cost is artificial: for each car the function waits, as for a service that it asks, or computes hashes that
-nobody wants. The answer doesn't depend on it, so the same query without it says what has to come.
+The cost is artificial: for each car the function waits, as for a service that it asks, or computes hashes
+that nobody wants. The answer doesn't depend on it, so the same query without it says what has to come.
 """
 
 from __future__ import annotations

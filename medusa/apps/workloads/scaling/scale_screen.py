@@ -34,6 +34,7 @@ class ScaleProgress:
     results: int = 0
     late_s: float = 0.0
     act: str = "nothing was changed yet"
+    waits: str = ""
     nodes: Mapping[str, NodeNow] = field(default_factory=dict)
 
     def offers(self, at_s: float, rate: float, published: int) -> None:
@@ -49,6 +50,10 @@ class ScaleProgress:
         """The last thing that was done, in words."""
         self.act = what
 
+    def waits_for(self, why: str) -> None:
+        """Why nothing is done that should be; empty: there is no reason, or nothing should."""
+        self.waits = f"; waits: {why}" if why else ""
+
     def look(self, nodes: Mapping[str, NodeNow]) -> None:
         """What all nodes say."""
         self.nodes = dict(nodes)
@@ -62,14 +67,16 @@ class ScaleProgress:
         """In one line, for logs and pipes."""
         said = f"{self.at_s:5.1f} of {self.seconds:.0f} s | {self.rate:,.0f} cars/s"
         said += f" | {self.results:,} results, the newest {self.late_s * 1e3:,.0f} ms late"
-        return f"{said} | {self.used} nodes | {self.act}"
+        return f"{said} | {self.used} nodes | {self.act}{self.waits}"
 
     def drawn(self) -> RenderableType:
         """A table, for a terminal."""
         title = (
             f"{self.at_s:.1f} of {self.seconds:.0f} s: {self.rate:,.0f} cars/s, {self.published:,} so far; "
         )
-        title += f"{self.results:,} results, the newest {self.late_s * 1e3:,.0f} ms late\n{self.act}"
+        title += (
+            f"{self.results:,} results, the newest {self.late_s * 1e3:,.0f} ms late\n{self.act}{self.waits}"
+        )
         table = table_of("node", "parts", "used", "", title=title, left=("",))
         for name, now in self.nodes.items():
             used = 0.0 if now.used is None else now.used
