@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import io
 import json
 import os
 import re
@@ -21,12 +22,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from medusa.apps.workloads.scaling import scale_demo, scale_query
 from medusa.apps.workloads.scaling.scale_acts import PartsSample, ScaleAct, ScaleActs, parts_of
 from medusa.apps.workloads.scaling.scale_load import TICK_S, TICKS_PER_S, ScaleLoad
 from medusa.apps.workloads.scaling.scale_outcome import ScaleOutcome
 from medusa.apps.workloads.scaling.scale_query import GATE, SPARES, TOLL, RowCost, expected, query
+from medusa.apps.workloads.scaling.scale_screen import NodeNow, ScaleProgress
 from medusa.cli.main import main
 from medusa.runtime.embedded.embedded_run import collect
 from medusa.runtime.node.configuration import load_settings
@@ -329,6 +332,31 @@ def test_what_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "carried out 5 orders: not all of them were seen" in found.output
     told = json.loads(shown(tmp_path, "--json").stdout)
     assert (told["fine"], told["plot"], len(told["acts"])) == (True, "not drawn", 4)
+
+
+def test_progress_is_a_line_or_a_table() -> None:
+    progress = ScaleProgress(60.0)
+    progress.offers(12.5, 480.0, 3_000)
+    progress.came(100, 0.05)
+    progress.came(20, 0.25)
+    progress.acted("at 12.0 s: split tolls in 2 at toll")
+    progress.waits_for("no answer from spare1")
+    progress.look({"toll": NodeNow(2, 0.8), "spare1": NodeNow(1, None), "spare2": NodeNow(0, 0.01)})
+    assert progress.line() == (
+        " 12.5 of 60 s | 480 cars/s | 120 results, the newest 250 ms late | 2 nodes | "
+        "at 12.0 s: split tolls in 2 at toll; waits: no answer from spare1"
+    )
+    progress.waits_for("")
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(progress.drawn())
+    table = console.export_text()
+    assert "waits" not in table
+    rows = [line.split() for line in table.splitlines() if re.search(r"│ (toll|spare\d) ", line)]
+    assert [row[1:6:2] for row in rows] == [
+        ["toll", "2", "0.80"],
+        ["spare1", "1", "-"],
+        ["spare2", "-", "0.01"],
+    ]
 
 
 def test_the_exit_code_is_1_where_a_row_is_lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -211,7 +210,8 @@ class ScaleRun:
         self._crew.sleep_until(time.perf_counter() + self._load.seconds, LOOK_EVERY_S)
         self._until_one()
         self._crew.end()
-        self._until_ended(reads)
+        # On a busy machine it takes as long as it takes, while rows come.
+        self._crew.result(reads, "no row of the result", TIMEOUT_S, came=lambda: self._progress.results)
         self._crew.result(publishes, "no answer to all that was published", TIMEOUT_S)
         self._seconds = self._since()
         self._say("the end of the result")
@@ -244,18 +244,6 @@ class ScaleRun:
             self._say("the load stays low until the box is one again")
         while not (self._is_one and self._is_calm) and time.monotonic() < until_s:
             self._crew.sleep_until(time.perf_counter() + LOOK_EVERY_S, LOOK_EVERY_S)
-
-    def _until_ended(self, reads: Future[None]) -> None:
-        """The result ends; on a busy machine that takes as long as it takes, while rows come."""
-        came = -1
-        while True:
-            try:
-                self._crew.result(reads, "no end of the result, and no row of it,", TIMEOUT_S)
-                return
-            except LinkError:
-                if reads.done() or came == self._progress.results:
-                    raise
-                came = self._progress.results
 
     @property
     def _is_one(self) -> bool:
