@@ -123,10 +123,10 @@ def scale(*, as_json: bool, **options: Any) -> None:
     compared, row by row, with the query in one program, and each check is printed as held or not held. Exit
     code 1: one that isn't about times is not held. Ctrl-C at any time stops all nodes.
     """
-    from medusa.apps.workloads.scaling.scale_demo import ScaleOptions, run_demo
+    from medusa.apps.workloads.scaling.scale_demo import ScaleDemoOptions, run_demo
 
     with sigterm_interrupts():
-        fine = run_demo(ScaleOptions(**options), as_json=as_json)
+        fine = run_demo(ScaleDemoOptions(**options), as_json=as_json)
     sys.exit(0 if fine else 1)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from medusa.runtime.client.federation import Federation
     from medusa.runtime.client.subscription import Subscription
 
-__all__ = ["ScaleOptions", "node_config", "run_demo"]
+__all__ = ["ScaleDemoOptions", "node_config", "run_demo"]
 
 LOOK_EVERY_S = 0.2
 PARTS_EVERY_S = 0.5
@@ -58,7 +58,7 @@ seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleOptions:
+class ScaleDemoOptions:
     """What the command was told; see its help."""
 
     seconds: float
@@ -79,7 +79,7 @@ class ScaleOptions:
         return RowCost(cpu_us=self.cost) if self.computes else RowCost(wait_us=self.cost)
 
 
-def run_demo(options: ScaleOptions, *, as_json: bool = False) -> bool:
+def run_demo(options: ScaleDemoOptions, *, as_json: bool = False) -> bool:
     """Run the demonstration and show it on standard output.
 
     Returns:
@@ -113,7 +113,7 @@ def node_config(name: str, addresses: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n" + scale
 
 
-def ran(options: ScaleOptions, screen: DemoScreen) -> ScaleOutcome:
+def ran(options: ScaleDemoOptions, screen: DemoScreen) -> ScaleOutcome:
     """Nodes, the query, the whole run, the comparison."""
     names = (of.GATE, of.TOLL, *of.SPARES)
 
