@@ -77,7 +77,7 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
 @demo.command(epilog=example("medusa demo scale --out scale.png"))
 @click.option(
     "--seconds",
-    type=click.FloatRange(10, 3600),
+    type=click.FloatRange(20, 3600),
     default=60.0,
     show_default=True,
     help="the load rises for 30 % of them, stays up for 20 %, and is low before and after that",

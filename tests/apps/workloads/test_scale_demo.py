@@ -34,7 +34,7 @@ from medusa.cli.main import main
 from medusa.runtime.embedded.embedded_run import collect
 from medusa.runtime.node.configuration import load_settings
 
-DEADLINE_S = 180
+DEADLINE_S = 300
 LOAD = ScaleLoad(seconds=10.0, peak=400)
 """It rises from 1.5 to 4.5 s, and falls from 6.5 to 7 s."""
 

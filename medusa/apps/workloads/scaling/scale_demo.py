@@ -42,7 +42,7 @@ PARTS_EVERY_S = 0.5
 TIMEOUT_S = 60.0
 """For each thing that is waited for."""
 
-AGAIN_S = 60.0
+AGAIN_S = 120.0
 """The load stays low so long at most until the box is one again."""
 
 SCALE = """
