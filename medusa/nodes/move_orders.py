@@ -20,6 +20,7 @@ from medusa.nodes.names.lookup import NameLookup
 from medusa.nodes.names.startup_grace import NEWS_US, StartupGrace
 from medusa.nodes.recovery.handovers import Handovers
 from medusa.nodes.recovery.recovery import Recovery
+from medusa.nodes.recovery.unheard_senders import UnheardSenders
 from medusa.nodes.repartition.coordinator import RepartitionCoordinator
 from medusa.nodes.reports import Copied
 from medusa.nodes.requests import Requests
@@ -73,6 +74,7 @@ class MoveOrders:
         own_peer: whether a node is one of our participant's.
         recovery: takes what secondaries are sent, and what they say of it.
         handovers: moves what others stand by for.
+        unheard: has it moved where its owner misses a sender.
         abroad: takes what nodes of other participants order, and says what may go to them.
         by_plan: has a fragment go to another participant, or come home, where a contract says that it does
             at a signal; whether one does.
@@ -93,6 +95,7 @@ class MoveOrders:
         own_peer: Callable[[str], bool],
         recovery: Recovery,
         handovers: Handovers,
+        unheard: UnheardSenders,
         abroad: AbroadMoves,
         by_plan: Callable[[int, str, Move], bool],
     ) -> None:
@@ -101,6 +104,7 @@ class MoveOrders:
         self.moves = moves
         self._recovery = recovery
         self._handovers = handovers
+        self._unheard = unheard
         self._away = moves.away
         self.arrivals = arrivals
         self.splits = splits
@@ -249,7 +253,7 @@ class MoveOrders:
         """Whether its owner wants us to have it, or asks whether we could."""
         if not (isinstance(message, Move) and self._own_peer(peer)):
             return False
-        return self._handovers.asked(now_us, peer, message)
+        return self._unheard.asked(now_us, peer, message) or self._handovers.asked(now_us, peer, message)
 
     def _guarded(self, now_us: int, peer: str, message: Move) -> None:
         """What others stand by for goes elsewhere by their decision."""
@@ -304,7 +308,7 @@ class MoveOrders:
         number = self._number()
         order = msgspec.structs.replace(message, request=number)
         if isinstance(order, Move):  # Only an owner asks whether a node could have it.
-            order = msgspec.structs.replace(order, reads=None, links=(), fragments=0, streams=0)
+            order = msgspec.structs.replace(order, reads=None, links=(), fragments=0, streams=0, hears=())
         self._relayed.open(now_us, number, node, order, cause=cause, said=False)
         self._say_again(now_us)
 
@@ -335,6 +339,9 @@ class MoveOrders:
         relayed = self._relayed.get(reply.request)
         if relayed is None:
             if self._abroad.answered(now_us, peer, reply) or self._handovers.answered(now_us, peer, reply):
+                return True
+            if self._unheard.answered(now_us, peer, reply, payload):
+                self._recovery.tick(now_us)
                 return True
             if self.splits.answered(now_us, peer, reply):
                 return True

@@ -379,7 +379,7 @@ COORDINATORS: dict[str, Mistake] = {
             "nodes.recovery.coordination:Coordination._watch",
             "self._agreement.propose(now_us, query, silent.change, suspects=(coordinator,))",
             "self._agreement.propose(now_us, query, silent.change, suspects=(coordinator,)); "
-            "self._role.took_over(query, current.parts)",
+            "self._role.took_over(now_us, query, current.parts)",
         ),
         scenarios=("coordinators",),
         seed=0,

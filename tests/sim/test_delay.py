@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from medusa.sim.checkers.first_publishers import FirstPublishers
+from medusa.sim.checkers.forgotten_lanes import ForgottenLanes, Forks
+from medusa.sim.checkers.outages import Outages
 from medusa.sim.scenarios import run_scenario
 from tests.sim.planted_delay import DELAY, POLICIES
 from tests.sim.planting import fails_its_tests, noticed, planted
@@ -31,6 +33,30 @@ FOUND = {
         "delay",
         401,
     ): "a publisher could never reach the node where its source stands alone: nobody can miss it",
+    ("delay", 772): "a stream was called stable before its corrections, with a fork that hadn't waited",
+    (
+        "delay",
+        1121,
+    ): "a fork didn't wait for an input that was corrected for a moment: its rows came too late",
+    ("delay", 1440): "the same, of a source that was started again",
+    (
+        "delay",
+        1760,
+    ): "a stream was called stable while another input's sender was held up, for too short to say so",
+    ("delay", 1664): "the same, of a sender that had stood still",
+    ("delay", 2008): "the same, of a stream that was behind since a sender was started again",
+    (
+        "delay",
+        1427,
+    ): "a fork took another one's place as one lane had another fork: it lacks what came by the other lane",
+    ("delay", 411): "the only way was down for less than X less the margin, of which nobody is told",
+    ("delay", 515): "a source that stands alone had its first publisher when the stream was being corrected",
+    ("delay", 1767): "the same",
+    ("delay", 1991): "that a stream is stable overtook the boundary that closes its last windows",
+    (
+        "delay",
+        2055,
+    ): "a source that lags by itself attached anew, and was to show again that it comes no nearer",
     ("policies", 111): "an input was taken for stable before its sender had said how it is",
 }
 """Seeds that have failed, and why."""
@@ -68,6 +94,35 @@ def test_x_counts_once_all_sources_have_had_a_publisher() -> None:
     there.add("left")
     first.look(400)
     assert first.last_us == 300
+
+
+def test_what_was_down_for_a_short_time_counts_where_it_is_back() -> None:
+    down: set[str] = set()
+    outages = Outages(["a", "b"], lambda part: part not in down, lambda part: 0)
+    for now_us, parts in (100, ""), (200, "a"), (300, "ab"), (400, "b"), (500, "b"), (600, ""):
+        down.clear()
+        down.update(parts)
+        outages.look(now_us)
+    assert outages.ended(["a", "b"], 0, 600, for_us=400) == [(100, 300), (200, 500)]
+    assert outages.ended(["b"], 0, 600, for_us=299) == []
+    assert outages.ended(["a", "b"], 301, 600, for_us=400) == [(200, 500)]
+    assert outages.ended(["a", "b"], 0, 299, for_us=400) == []
+
+
+def test_a_fork_lacks_what_came_before_it_by_lanes_that_went_on() -> None:
+    forgotten = ForgottenLanes()
+    forgotten.look(100, "z", Forks(made=0, shown=False, lanes={"e": 0, "f": 0}))
+    forgotten.look(200, "z", Forks(made=1, shown=True, lanes={"e": 1, "f": 0}))
+    assert not forgotten.lacks("z", "e", 0, 200), "the first one has all that e says"
+    forgotten.look(300, "z", Forks(made=2, shown=True, lanes={"e": 1, "f": 1}))
+    assert forgotten.lacks("z", "e", 250, 350)
+    assert not forgotten.lacks("z", "e", 301, 400), "it came later"
+    assert not forgotten.lacks("z", "e", 100, 299), "it was due before"
+    assert not forgotten.lacks("z", "f", 100, 400), "f has another one itself: that says it again"
+    assert not forgotten.lacks("y", "e", 100, 400)
+    forgotten.look(400, "z", Forks(made=0, shown=False, lanes={"e": 1, "f": 1}))
+    forgotten.look(500, "z", Forks(made=1, shown=True, lanes={"e": 1, "f": 1}))
+    assert not forgotten.lacks("z", "e", 400, 500), "the node was started again: its path wasn't whole"
 
 
 @pytest.mark.parametrize("seed", range(CI))

@@ -15,6 +15,10 @@ CI = 8
 FOUND = (
     # Who was chosen died before its disk knew, and the owner before had only slept: nobody had the state.
     *(72, 172),
+    # A fault that lasts until all end began after they had.
+    23,
+    # Power went amid the owner's newest checkpoint, and the only node that held its state was lost.
+    43,
 )
 """Seeds that have shown something before."""
 

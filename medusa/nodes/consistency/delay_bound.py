@@ -124,7 +124,7 @@ class _Output:
 
     Attributes:
         since_us: when it became so; None: it always was.
-        catching: what it waits for, once nothing that leads to it is behind.
+        catching: what it waits for, once nothing that leads to it is behind, and all is near.
         uncorrected: what forks have put out and the stable lane hasn't passed.
     """
 
@@ -482,6 +482,8 @@ class DelayBound:
             if output.state is not before:
                 self._is_again |= before is _S.STABILIZATION and output.state in _MISSES
                 output.since_us, changed = now_us, True
+                if before is _S.STABLE or output.state in _MISSES:
+                    missing.look_anew()
                 self._tell(id, output.state)
         return changed
 
@@ -505,6 +507,9 @@ class DelayBound:
         if output.state is _S.STABLE:
             return None
         if not late.isdisjoint(above):  # Too short to show; but what it holds up isn't corrected yet.
+            output.catching = None
+            return _E.BEHIND
+        if not self._missing.are_near(now_us, above):  # What holds one up is too short for its sender to say.
             output.catching = None
             return _E.BEHIND
         if output.catching is None:

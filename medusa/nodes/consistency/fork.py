@@ -403,8 +403,10 @@ class ForkedFragment:
         return tuple(found)
 
     def _is_lifted(self, input: FragmentInput) -> bool:
-        """Whether nothing comes in place of what is missing."""
-        return self._missing.is_behind(input) and not self._missing.lane(input)
+        """Whether nothing comes in place of what is missing, and others have waited for as long as they may:
+        what it brings below where it was lifted to is too late here, and shows with the corrections."""
+        missing = self._missing
+        return missing.is_behind(input) and missing.is_overdue(input) and not missing.lane(input)
 
     # --- what comes of it -------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from medusa.nodes.config.settings import Limits
 from medusa.nodes.config.settings_delay import DelayRules
+from medusa.nodes.consistency.approach import LAGS
 from medusa.query.boxes import Schema
 from medusa.query.builder import Query
 from medusa.query.delay import fork_after_us, margin_us
@@ -35,6 +36,7 @@ from medusa.query.delay_policies import PROCESS, SUSPEND, Delay
 from medusa.query.expressions.aggregates import count, sum
 from medusa.sim.actors.client import Client
 from medusa.sim.checkers.first_publishers import FirstPublishers
+from medusa.sim.checkers.forgotten_lanes import ForgottenLanes, Forks
 from medusa.sim.checkers.lanes import LaneChecks
 from medusa.sim.checkers.outages import Outages
 from medusa.sim.checkers.plain_table import Key
@@ -202,6 +204,7 @@ class DelayTrial(QueryTrial):
         """Source, row, and when it was published."""
         self._outages: Outages | None = None
         self._publishers = FirstPublishers(tables, lambda source: bool(self._known(f"d.{source}")))
+        self._forgotten = ForgottenLanes()
         self._healed = self._overtakes = False
         self._settles_us = NOTICED_US + self._delay_us + SLACK_US
         """Once all works again every stream is stable after this."""
@@ -219,6 +222,13 @@ class DelayTrial(QueryTrial):
         super().start()
         self._outages = Outages(self._parts, self._works, self._starts)
         self._look(self._outages)
+
+    @property
+    def _common(self) -> list[str]:
+        """What all rows pass before the last node could notice that something is down."""
+        ends = {list(self._shape.at)[-1], self.reader.name}
+        ways = [set(self._path(source, value)) for source in self.tables for value in range(2)]
+        return [part for part in ways[0].intersection(*ways) if ends.isdisjoint(part.split())]
 
     @property
     def _parts(self) -> list[str]:
@@ -253,10 +263,24 @@ class DelayTrial(QueryTrial):
 
     def _look(self, outages: Outages) -> None:
         self._publishers.look(self.world.now_us)
+        self._look_at_forks()
         if not self._healed:
             outages.look(self.world.now_us)
-        if not self._healed or self._publishers.last_us is None:
+        if not self._end_us or self._publishers.last_us is None:
             self.world.after(LOOK_US, lambda: self._look(outages))
+
+    def _look_at_forks(self) -> None:
+        """Each node has one fragment here."""
+        for name, node in self.nodes.items():
+            for hosted in node.brain.fragments.values() if node.alive else ():
+                if hosted.bound is not None:
+                    outs, inputs = hosted.outputs.values(), hosted.inputs.values()
+                    forks = Forks(
+                        made=hosted.bound.forks_made,
+                        shown=any(each.sender.tentative.fork for each in outs),
+                        lanes={each.peer: each.receiver.tentative.fork for each in inputs},
+                    )
+                    self._forgotten.look(self.world.now_us, name, forks)
 
     def heal(self) -> None:
         if self._outages is not None:
@@ -308,9 +332,10 @@ class DelayTrial(QueryTrial):
 
     def _check_answered(self) -> None:
         """What came by a path that was whole shows within X of when it would have. Not where frames overtake
-        others, as ZeroMQ's never do: tentative ones that come behind a later one are dropped. Each source
-        stands at a node of its own here, which waits for its first publisher however long: nobody is missing
-        until then (docs/dpc.md), so X counts from when the last source has one."""
+        others, as ZeroMQ's never do: tentative ones that come behind a later one are dropped. Nor what a fork
+        lacks of a tentative lane, as it took another one's place when another lane had another fork. Each
+        source stands at a node of its own here, which waits for its first publisher however long: nobody is
+        missing until then (docs/dpc.md), so X counts from when the last source has one."""
         published_us = self._publishers.last_us
         assert self._outages is not None
         assert published_us is not None, "sources end once all publish"
@@ -331,6 +356,8 @@ class DelayTrial(QueryTrial):
                     continue
                 key = self._key(sink, row)
                 shown = lane.shown.get(key, [])
+                if self._was_forgotten(source, row, came_us, due_us):
+                    continue
                 if not shown or shown[0].at_us > due_us:
                     raise SimulationError(
                         f"answered: {sink} {key}: {source} had it at {came_us} us, without failures it would"
@@ -341,6 +368,14 @@ class DelayTrial(QueryTrial):
                     count = wanted.setdefault(key, (due_us, {}))[1]
                     count[name] = count.get(name, 0) + 1
             self._check_counted_by(sink, lane, wanted)
+
+    def _was_forgotten(self, source: str, row: Mapping[str, Any], came_us: int, to_us: int) -> bool:
+        """Whether on its way a fork took another one's place after it may have come by a tentative lane."""
+        bucket_us = (_micros(row["ts"]) // BUCKET_US + 1) * BUCKET_US
+        past_us = self._past_at_us(self._promised[source], bucket_us)
+        from_us = came_us if past_us is None else max(came_us, past_us)
+        ways = pairwise(self._shape.path(source, row["v"]))
+        return any(self._forgotten.lacks(node, sender, from_us, to_us) for sender, node in ways)
 
     def _counted(self, sink: str, source: str) -> str | None:
         """The column of a sink that counts the rows of a source; None: none does."""
@@ -380,11 +415,16 @@ class DelayTrial(QueryTrial):
         return {name for source in self.tables if (name := self._counted(sink, source)) is not None}
 
     def _check_corrected(self) -> None:
-        """Who says that all is corrected has put that out: what would have shown a while ago is there. Not
-        while something else is down, which isn't missed for X less the margin; nor just after the reader
-        couldn't hear it: that is told then how the stream was, and what came meanwhile is under way."""
+        """Who says that all is corrected has put that out: what would have shown a while ago is there, once
+        all sources have had a publisher, as for X. Not while something else is down, which isn't missed for X
+        less the margin; nor just after the reader couldn't hear it: that is told then how the stream was, and
+        what came meanwhile is under way. Nor what is under way since all rows were held up for too short a
+        time to show: nobody is told of that, and no input is ahead of another one."""
+        published_us = self._publishers.last_us
         assert self._outages is not None
+        assert published_us is not None, "sources end once all publish"
         wait_us = margin_us(self._delay_us) + SLACK_US
+        masked_us = fork_after_us(self._delay_us) + 2 * LOOK_US
         of_reader = [part for part in self._parts if self.reader.name in part.split()]
         for sink, lane in self.lanes.items():
             for said_us, stable_rows in lane.corrected:
@@ -393,11 +433,15 @@ class DelayTrial(QueryTrial):
                 if not self._outages.worked(of_reader, said_us - NOTICED_US, said_us):
                     continue
                 left = lane.left(stable_rows)
+                short = self._outages.ended(self._common, said_us - NOTICED_US, said_us, for_us=masked_us)
+                held_up_us = min((begin_us for begin_us, _ in short), default=said_us)
                 for source, row, came_us in self._came:
                     times = self._past_us(sink, row["ts"])
-                    if times is None or max(times) + wait_us > said_us or self._key(sink, row) not in left:
+                    if times is None or self._key(sink, row) not in left:
                         continue
-                    ideal_us = max(times)
+                    ideal_us = max(*times, published_us)
+                    if ideal_us + wait_us > said_us or ideal_us >= held_up_us:
+                        continue
                     raise SimulationError(
                         f"corrected: {sink} {self._key(sink, row)}: {source} had it at {came_us} us, without"
                         f" failures it would have shown at {ideal_us}; at {said_us} the stream was said to be"
@@ -406,11 +450,12 @@ class DelayTrial(QueryTrial):
 
     def _check_settled(self) -> None:
         """Once all works again a stream is stable soon, while its sources go on. A source that is behind the
-        others by itself is waited for while it comes nearer: by how far they are apart it may be later."""
+        others by itself is waited for while it comes nearer: that it doesn't shows once it was as late some
+        times, and so often by how far they are apart it may be later."""
         assert self._outages is not None
         for begin_us, end_us in self._outages.quiet(self._end_us):
             due_us = begin_us + self._settles_us
-            due_us += self._apart_us(begin_us, due_us)
+            due_us += (LAGS + 1) * self._apart_us(begin_us, due_us)
             for sink, lane in self.lanes.items():
                 for (at_us, state), (next_us, _) in pairwise([*lane.turns, (end_us, STABLE)]):
                     since_us, until_us = max(at_us, due_us), min(next_us, end_us)
