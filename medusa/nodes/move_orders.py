@@ -22,6 +22,7 @@ from medusa.nodes.recovery.handovers import Handovers
 from medusa.nodes.recovery.recovery import Recovery
 from medusa.nodes.recovery.unheard_senders import UnheardSenders
 from medusa.nodes.repartition.coordinator import RepartitionCoordinator
+from medusa.nodes.repartition.parallel_restore import ParallelRestore
 from medusa.nodes.reports import Copied
 from medusa.nodes.requests import Requests
 from medusa.nodes.security.registry import Caller, no_deploy
@@ -87,6 +88,7 @@ class MoveOrders:
         moves: OutgoingMoves,
         arrivals: IncomingMoves,
         splits: RepartitionCoordinator,
+        restoring: ParallelRestore,
         *,
         outbox: Outbox,
         number: Callable[[], int],
@@ -108,6 +110,7 @@ class MoveOrders:
         self._away = moves.away
         self.arrivals = arrivals
         self.splits = splits
+        self.restoring = restoring
         self._me = me
         self._catalog = catalog
         self._outbox = outbox
@@ -157,6 +160,8 @@ class MoveOrders:
         """These fragments of a query, which were here, are no more; ``whole``: nor is the query."""
         self.arrivals.removed(query, fragments, whole=whole)
         self.splits.removed(fragments)
+        if whole:
+            self.restoring.removed(query)
         for fragment in fragments:
             self.moves.removed(fragment)
 
@@ -166,11 +171,12 @@ class MoveOrders:
         self.moves.tick(now_us)
         self.arrivals.tick(now_us)
         self.splits.tick(now_us)
+        self.restoring.tick(now_us)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
         times = [self.moves.wake_at_us(now_us), self.arrivals.wake_at_us(), self.splits.wake_at_us()]
-        times.append(self._relayed.wake_at_us())
+        times += [self._relayed.wake_at_us(), self.restoring.wake_at_us()]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def status(self) -> MovesStatus:
@@ -344,6 +350,8 @@ class MoveOrders:
                 self._recovery.tick(now_us)
                 return True
             if self.splits.answered(now_us, peer, reply):
+                return True
+            if self.restoring.answered(now_us, peer, reply, payload):
                 return True
             return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
         # Who moved it may say so after it was asked for elsewhere: that is the answer with its figures.

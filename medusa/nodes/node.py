@@ -63,6 +63,7 @@ from medusa.nodes.recovery.recovery import Hosting, Recovery
 from medusa.nodes.remote.definitions import RemoteDefinitions
 from medusa.nodes.repair.resolution import DoubtResolution
 from medusa.nodes.repartition.coordinator import RepartitionCoordinator
+from medusa.nodes.repartition.parallel_restore import ParallelRestore
 from medusa.nodes.reports import (
     LaneChanged,
     Listening,
@@ -398,6 +399,7 @@ class NodeMind:
             ),
             nodes=self._known_nodes,
             regrouped=lambda fragment: self.orders.alone(fragment),
+            restored_here=lambda *of: self.orders.restoring.keeps_here(*of),
             hosting=Hosting(
                 is_abroad=lambda node: bool(naming.abroad(node)),
                 permitted=self.permits.goes_to,
@@ -445,12 +447,26 @@ class NodeMind:
             elsewhere=self.naming.fragments_elsewhere,
             **moving,
         )
+        restoring = ParallelRestore(
+            settings.name,
+            settings.recovery.restore_parts,
+            fragments,
+            outbox=outbox,
+            splits=splits,
+            handovers=self.recovery.handovers,
+            replication=self.recovery.replication,
+            succession=self.recovery.succession,
+            siblings=self.recovery.fragments_of,
+            number=number,
+            is_up=self._is_linked,
+        )
         self.orders = MoveOrders(
             settings.name,
             catalog,
             moves,
             arrivals,
             splits,
+            restoring,
             outbox=outbox,
             number=number,
             names=names,

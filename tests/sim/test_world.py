@@ -10,7 +10,7 @@ from medusa.errors import StateError
 from medusa.nodes.node import NodeMind
 from medusa.sim.actors.host import Host
 from medusa.sim.actors.relay import pack_rows, unpack_rows
-from medusa.sim.actors.worker import Worker
+from medusa.sim.actors.simulated_worker import SimulatedWorker
 from medusa.sim.checkers.delivery import Delivered, check_receiver
 from medusa.sim.scenarios import run_scenario
 from medusa.sim.world.disk import Disk
@@ -340,7 +340,7 @@ def done_at(changes, *, jobs=100, job_us=1000, seed=1):
     """When each job is done that a worker is given at once, where its machine's slowness changes at times."""
     world = World(seed)
     place, done = Place(world), []
-    worker = Worker(place, job_us, world.dice("jobs"))
+    worker = SimulatedWorker(place, job_us, world.dice("jobs"))
 
     def slow_down(times):
         before, place.slowness = place.slowness, times
@@ -395,7 +395,7 @@ def test_a_thread_has_used_no_more_than_has_gone_by() -> None:
     world = World(1)
     place = Place(world)
     place.slowness = 30
-    worker, done = Worker(place, 20_000, world.dice("worker")), []
+    worker, done = SimulatedWorker(place, 20_000, world.dice("worker")), []
     assert worker.cpu_us() == 0
     for number in range(5):
         worker.give(lambda number=number: done.append(number))

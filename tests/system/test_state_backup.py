@@ -13,7 +13,7 @@ import pytest
 import medusa as md
 from medusa.runtime.embedded.embedded_run import collect
 from tests.system.nodes import run_to_end, until
-from tests.system.standby_nodes import StandbyNodes
+from tests.system.standby_nodes import LIMITS, StandbyNodes
 from tests.system.test_standby import CUT, ROWS, SCHEMA, Clients, rows
 
 pytestmark = pytest.mark.system
@@ -62,6 +62,35 @@ def test_nodes_and_their_disks_are_lost_and_each_row_comes_once(
             assert nodes.replicas(fragment)["owner"] == "s1"
             nodes.kill("s1")
             shutil.rmtree(nodes.folder / "s1.data")
+        clients.check()
+
+
+def test_a_lost_fragment_goes_on_at_two_nodes_and_each_row_comes_once(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Each with a range of the keys, out of the state that a third one held."""
+    limits = f"{LIMITS}\n[recovery]\nrestore_parts = 2"
+    with contextlib.ExitStack() as held:
+        nodes = StandbyNodes(tmp_path_factory.mktemp("b"), keyed=False, limits=limits)
+        held.callback(nodes.close)
+        nodes.start()
+        with nodes.connect("e") as fed:
+            until(lambda: {*fed.status()["peers"].values()} == {"up"}, what="they hear each other")
+            standby = {"e": ["s2"], "m": ["s1", "s2"], "c": ["s2"]}
+            fed.deploy(query(), at=CUT, standby=standby, witness=["w"])
+        assert nodes.until_followed("q/kind", 1) == "m"
+        clients = Clients(nodes, held, query())
+        clients.until(ROWS // 4)
+        nodes.kill("m")
+        shutil.rmtree(nodes.data("m"))
+        parts = {"q/kind-1": "s1", "q/kind-2": "s2"}
+
+        def at() -> dict[str, str]:
+            with nodes.connect("e") as fed:
+                found = fed.status()["queries"]["q"]["configuration"]["fragments"]
+            return {name: found[name]["owner"] for name in parts if name in found}
+
+        until(lambda: at() == parts, what="each part is at a node of its own")
         clients.check()
 
 

@@ -26,6 +26,7 @@ def followers_wanted(
     is_up: Callable[[str], bool],
     refused: Callable[[str], bool],
     to: str = "",
+    keeps_here: bool = False,
 ) -> tuple[str, ...]:
     """The nodes to which the owner of a fragment sends its state, or what it is fed.
 
@@ -33,6 +34,7 @@ def followers_wanted(
         is_up: whether a node is heard.
         refused: whether a node has said that it has no room, not long ago.
         to: the node that is to have the fragment by an order; empty: none is.
+        keeps_here: its owner, which only held its state, restores it in parts: nobody else is sent the whole.
     """
     others = tuple(node for node in replicas.followers if node != replicas.owner)
     if spec.method != STATE_BACKUP or replicas.abroad:
@@ -41,7 +43,7 @@ def followers_wanted(
     runners = [node for node in replicas.members if node not in holders]
     order = [*runners, *holders] if replicas.owner in holders else [*holders, *runners]
     there = (node for node in order if node != replicas.owner and is_up(node) and not refused(node))
-    first = next(there, "")
+    first = "" if keeps_here else next(there, "")
     coming = [node for node in (to, replicas.guest) if node in others]
     kept = () if first in replicas.secondaries else replicas.secondaries
     return tuple(dict.fromkeys(node for node in (first, *kept, *coming) if node))

@@ -100,6 +100,7 @@ class Recovery:
         next_token: gives tokens and numbers of attempts: larger than any before.
         role: told who coordinates what, where that changes.
         nodes: as they are known here, by name.
+        restored_here: whether a fragment of ours, whose state we held for others, is being restored in parts.
         hosting: what this node has to do with other participants' nodes in this.
 
     Attributes:
@@ -136,6 +137,7 @@ class Recovery:
         role: CoordinatorRole,
         nodes: Callable[[], Mapping[str, StandbyNode]],
         regrouped: Callable[[str], bool],
+        restored_here: Callable[[FragmentSpec, Replicas], bool],
         hosting: Hosting,
     ) -> None:
         me = settings.name
@@ -180,6 +182,7 @@ class Recovery:
             is_up=is_up,
             abroad=hosting.is_abroad,
             to=lambda fragment: self.handovers.target(fragment),
+            keeps_here=restored_here,
             **shared,
         )
         self.followings = Followings(
@@ -295,6 +298,11 @@ class Recovery:
         current = self.agreement.current(query)
         known = "" if current is None else current.coordinator
         return self._hosting.is_abroad(self._catalog.coordinator_of(query, known))
+
+    def fragments_of(self, query: str) -> tuple[str, ...]:
+        """Names of the fragments of a query that others stand by for, as far as is known here."""
+        current = self.agreement.current(query)
+        return () if current is None else tuple(each.fragment for each in current.fragments if not each.gone)
 
     def leads(self, query: str) -> bool:
         """Whether, as far as is heard here, no majority without us can have given away what is ours."""

@@ -117,6 +117,7 @@ class Replication:
         abroad: whether a node is of another participant: how it runs fragments isn't known here.
         next_token: gives the numbers of attempts: larger than any before, over all lives.
         to: the node to which a fragment of ours is ordered; empty: none.
+        keeps_here: whether a fragment that we took over is restored in parts, and goes to nobody as a whole.
     """
 
     def __init__(
@@ -131,9 +132,11 @@ class Replication:
         abroad: Callable[[str], bool],
         next_token: Callable[[], int],
         to: Callable[[str], str],
+        keeps_here: Callable[[FragmentSpec, Replicas], bool],
     ) -> None:
         self._me, self._abroad = me, abroad
         self._to = to
+        self._keeps_here = keeps_here
         self._catalog = catalog
         self._fragments = fragments
         self._outbox = outbox
@@ -320,6 +323,7 @@ class Replication:
             replicas,
             is_up=self._is_up,
             to=self._to(spec.name),
+            keeps_here=self._keeps_here(spec, replicas),
             refused=lambda node: self._no_room.get((spec.name, node), 0) > self._now_us,
         )
 
@@ -336,7 +340,7 @@ class Replication:
     def _say_unheld(self, hosted: FragmentHost, replicas: Replicas, follow: Sequence[str]) -> None:
         """Once: nobody is there that could hold it, and why not."""
         name = hosted.spec.name
-        if follow:
+        if follow or self._keeps_here(hosted.spec, replicas):
             self._unheld.pop(name, None)
         elif name not in self._unheld:
             self._unheld[name] = None

@@ -23,8 +23,8 @@ from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.node.loop import NodeLoop
 from medusa.runtime.repair.startup import recover
 from medusa.runtime.transport.link_events import Arrival, Event
+from medusa.sim.actors.simulated_worker import SimulatedWorker
 from medusa.sim.actors.start_check import StartCheck
-from medusa.sim.actors.worker import Worker
 from medusa.sim.world.disk import Disk
 from medusa.sim.world.keyring import Keyring, signed_by
 from medusa.sim.world.machine import Machine
@@ -115,7 +115,7 @@ class NodeMachine(Machine):
         self._wake_at_us = -1
         self._spins = 0
         self._soon = False
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, SimulatedWorker] = {}
         self.make_host: Callable[..., EngineHost] = EngineHost
         """What runs fragments; read when it starts."""
         self.accept: Callable[[FragmentSpec], None] = lambda fragment: None
@@ -324,10 +324,10 @@ class NodeMachine(Machine):
         for worker in self._workers.values():
             worker.slows_down(before, times)
 
-    def _worker(self, name: str) -> Worker:
+    def _worker(self, name: str) -> SimulatedWorker:
         took_us = self._sync_us if name == "medusa-disk" else self._job_us
         dice = self._parser_dice if name == "medusa-parser" else self._dice
-        made = self._workers[name] = Worker(self, took_us, dice)
+        made = self._workers[name] = SimulatedWorker(self, took_us, dice)
         return made
 
     def _say(self, report: ReportLine) -> None:

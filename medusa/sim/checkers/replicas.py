@@ -16,6 +16,7 @@ from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.recovery import STATE_BACKUP
+from medusa.sim.checkers.backup_owners import check_handed_on
 from medusa.sim.checkers.catalog import newest_catalog
 from medusa.sim.checkers.publisher_names import newest_record
 from medusa.sim.checkers.votes_on_disks import VotesOnDisks
@@ -140,6 +141,7 @@ class ReplicaChecks:
         if before is None:
             raise SimulationError(f"configuration: {current.number} is there, and none before it")
         self._votes.check_decided(current, before)
+        check_handed_on(before, current, self._nodes.values())
 
     def _check_owner(self, node: NodeMachine, fragment: str, hosted: FragmentHost) -> None:
         if hosted.frozen:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from medusa.sim.world.virtual_time import World
 
-__all__ = ["Worker"]
+__all__ = ["SimulatedWorker"]
 
 
 class _Place(Protocol):
@@ -22,7 +22,7 @@ class _Place(Protocol):
         """As ``Machine`` says."""
 
 
-class Worker:
+class SimulatedWorker:
     """Of one life of a machine, with which its jobs die.
 
     Args:
