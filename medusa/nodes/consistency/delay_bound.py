@@ -602,10 +602,10 @@ class DelayBound:
     def _feed_what_came(self, now_us: int, fork: ForkedFragment) -> None:
         """What the stable instance can't use yet, and what the tentative lanes have said that holds."""
         waiting = self._of.waiting()
-        waits = set(map(id, waiting))
+        waits = set(waiting)
         guesses = {each: self._kept.guesses(each) for each in self._of.inputs.values()}
         for input in (each for each, works in guesses.items() if works):
-            come = (work.element for work in self._kept.stable(input) if id(work) not in waits)
+            come = (work.element for work in self._kept.stable(input) if work not in waits)
             fork.has(input, [each for each in come if isinstance(each, Train)])
         for work in waiting:
             fork.take(now_us, work)
