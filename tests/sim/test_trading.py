@@ -21,6 +21,7 @@ FOUND = {
     177: "checkers: its owner was thirty times slower, and took its guest home late",
     207: "checkers: an owner pays to be rid of load, also of what isn't its fragments'",
     243: "checkers: a guest that nobody pays for goes home after an interval, and some",
+    325: "checkers: of a clock that is ahead an interval is over before its contract is revoked",
 }
 """Seeds of ``trading`` that failed once, and why."""
 SEARCHED = 200

@@ -95,6 +95,8 @@ class ChargeChecks:
         self._totals: dict[tuple[str, int], int] = {}
         self._charged: dict[str, list[tuple[int, int, str]]] = {}
         """Fragment -> rows that are paid for, from and to, and by what."""
+        self._early: set[tuple[str, int]] = set()
+        """Contract and interval of readings that came before its end: nobody had revoked it then."""
         self._disks: dict[str, _Kept] = {}
 
     # --- turns ----------------------------------------------------------------------------------------
@@ -129,6 +131,7 @@ class ChargeChecks:
             return
         word = read_booked(source, payload)
         if isinstance(word, ReadingSaid):
+            self._note_reading(read_reading(word.reading))
             self._check_reading_kept(source, word)
         elif isinstance(word, ReceiptSaid):
             reading = read_reading(word.receipt.reading)
@@ -142,6 +145,10 @@ class ChargeChecks:
             total = self._totals.get((word.contract, settlement.through))
             if total != settlement.total_micro:
                 raise SimulationError(f"charge: {settlement} of {word.contract}, receipts come to {total}")
+
+    def _note_reading(self, reading: LoadReading) -> None:
+        if EPOCH_US + self._world.now_us < self._contracts[reading.contract].ends_us:
+            self._early.add((reading.contract, reading.interval))
 
     def _check_reading_kept(self, source: str, word: ReadingSaid) -> None:
         kept, number = self._kept(source), read_reading(word.reading).number
@@ -159,7 +166,9 @@ class ChargeChecks:
         known = self._contracts[name]
         terms = known.terms
         begins_us = terms.begins_us + reading.interval * terms.interval_s * 1_000_000
-        if begins_us >= known.ends_us:
+        # By a clock that is ahead it was over before anybody revoked its contract.
+        ends_us = terms.ends_us if (name, reading.interval) in self._early else known.ends_us
+        if begins_us >= ends_us:
             raise SimulationError(f"charge: {name} has no interval {reading.interval}: it had ended")
         for task in reading.tasks:
             self._check_rows(known, task)
