@@ -9,13 +9,19 @@ from medusa.sim.scenarios import run_scenario
 CI = 2
 """Seeds of ``make test``."""
 
+FOUND = (
+    # Rows were kept for a reader that was lost at once with their owner; one node had taken both over.
+    36,
+)
+"""Seeds that have shown something before."""
+
 
 def passed(seed: int) -> None:
     outcome = run_scenario("upstream", seed)
     assert outcome.ok, str(outcome)
 
 
-@pytest.mark.parametrize("seed", range(CI))
+@pytest.mark.parametrize("seed", dict.fromkeys((*range(CI), *FOUND)))
 def test_seed(seed: int) -> None:
     """Chaos and checks: as ``medusa.sim.trials.upstream`` says."""
     passed(seed)

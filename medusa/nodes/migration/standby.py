@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,6 +18,8 @@ from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.link.named_subscriptions import is_key
+from medusa.wire.link.sender import Sender
 from medusa.wire.messages.base import Count, Note
 from medusa.wire.messages.links import Data
 from medusa.wire.messages.move import Fed
@@ -222,6 +224,8 @@ class StandbyFragment(FragmentHost):
         for feed in spec.feeds:
             if before[feed.source] != feed.node:
                 self.redirect(now_us, feed.source, feed.node, up=False)
+        for sink, output in self.outputs.items():
+            _succeed_readers(now_us, output.sender, spec.readers.get(sink, ()))
 
     def redirect(self, now_us: int, source: str, node: str, *, up: bool) -> None:
         """While it follows nobody is asked for rows, also where it is to be the owner once a disk says so."""
@@ -255,3 +259,19 @@ class StandbyFragment(FragmentHost):
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         if not self.follows:
             super().peer_event(now_us, peer, event)
+
+
+def _succeed_readers(now_us: int, sender: Sender, readers: Collection[str]) -> None:
+    """Nodes that read no more hold nothing up: what was kept for them is for those that have their place."""
+    views = sender.receivers
+    gone = {key: view for key, view in views.items() if not (view.plain or is_key(key) or key in readers)}
+    if not gone:
+        return
+    durable = min(view.durable for view in gone.values())
+    note = next((view.note for view in gone.values() if view.note), b"")
+    for reader in readers:
+        if reader not in views:
+            sender.expect(reader, durable)
+            views[reader].leave(note)
+    for key in gone:
+        sender.forget(now_us, key)
