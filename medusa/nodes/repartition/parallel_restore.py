@@ -154,7 +154,10 @@ class ParallelRestore:
         if len(nodes) < 2 or self._is_part(spec):
             return ()
         if name not in self._boxes:
-            self._boxes[name] = keyed_box(spec)
+            self._boxes[name] = box = keyed_box(spec)
+            if not box:
+                why = "none of its boxes can be split by ranges of its keys"
+                self._outbox.report("info", "state isn't restored in parts", fragment=name, why=why)
         return nodes if self._boxes[name] else ()
 
     def _is_part(self, spec: FragmentSpec) -> bool:
