@@ -7,6 +7,7 @@ from typing import Any
 
 from medusa.sim.lending.abroad import ABROAD
 from medusa.sim.lending.trading import TRADING
+from medusa.sim.scaling.scale_trial import SCALE
 from medusa.sim.shrink import RUNS_MAX, shrink
 from medusa.sim.trials.amnesia import AMNESIA
 from medusa.sim.trials.chains import CHAINS
@@ -53,6 +54,7 @@ SCENARIOS: dict[str, Scenario] = {
     **DELAY,
     **ABROAD,
     **TRADING,
+    **SCALE,
 }
 
 

@@ -143,8 +143,9 @@ class ProviderBook(LedgerBook):
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has something to do; None: only once something else has come."""
-        slot, last, next_us = self.versions.at(now_us), self.chain.last, self.versions.next_at_us(now_us)
-        times = [next_us] if next_us is not None and self.tasks else []
+        slot, last = self.versions.at(now_us), self.chain.last
+        next_us = self.versions.next_at_us(now_us) if self.tasks else None
+        times = [] if next_us is None else [next_us]
         if self._said is not None or self._proposed is not None:
             times.append(self._said_at_us + self._repeat_us())
         elif last is not None and self.chain.number > self._settled_next:

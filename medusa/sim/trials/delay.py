@@ -36,7 +36,6 @@ from medusa.query.delay_policies import PROCESS, SUSPEND, Delay
 from medusa.query.expressions.aggregates import count, sum
 from medusa.sim.actors.client import Client
 from medusa.sim.checkers.first_publishers import FirstPublishers
-from medusa.sim.checkers.forgotten_lanes import ForgottenLanes, Forks
 from medusa.sim.checkers.lanes import LaneChecks
 from medusa.sim.checkers.outages import Outages
 from medusa.sim.checkers.plain_table import Key
@@ -204,7 +203,6 @@ class DelayTrial(QueryTrial):
         """Source, row, and when it was published."""
         self._outages: Outages | None = None
         self._publishers = FirstPublishers(tables, lambda source: bool(self._known(f"d.{source}")))
-        self._forgotten = ForgottenLanes()
         self._healed = self._overtakes = False
         self._settles_us = NOTICED_US + self._delay_us + SLACK_US
         """Once all works again every stream is stable after this."""
@@ -263,24 +261,10 @@ class DelayTrial(QueryTrial):
 
     def _look(self, outages: Outages) -> None:
         self._publishers.look(self.world.now_us)
-        self._look_at_forks()
         if not self._healed:
             outages.look(self.world.now_us)
-        if not self._end_us or self._publishers.last_us is None:
+        if not self._healed or self._publishers.last_us is None:
             self.world.after(LOOK_US, lambda: self._look(outages))
-
-    def _look_at_forks(self) -> None:
-        """Each node has one fragment here."""
-        for name, node in self.nodes.items():
-            for hosted in node.brain.fragments.values() if node.alive else ():
-                if hosted.bound is not None:
-                    outs, inputs = hosted.outputs.values(), hosted.inputs.values()
-                    forks = Forks(
-                        made=hosted.bound.forks_made,
-                        shown=any(each.sender.tentative.fork for each in outs),
-                        lanes={each.peer: each.receiver.tentative.fork for each in inputs},
-                    )
-                    self._forgotten.look(self.world.now_us, name, forks)
 
     def heal(self) -> None:
         if self._outages is not None:
@@ -332,10 +316,9 @@ class DelayTrial(QueryTrial):
 
     def _check_answered(self) -> None:
         """What came by a path that was whole shows within X of when it would have. Not where frames overtake
-        others, as ZeroMQ's never do: tentative ones that come behind a later one are dropped. Nor what a fork
-        lacks of a tentative lane, as it took another one's place when another lane had another fork. Each
-        source stands at a node of its own here, which waits for its first publisher however long: nobody is
-        missing until then (docs/dpc.md), so X counts from when the last source has one."""
+        others, as ZeroMQ's never do: tentative ones that come behind a later one are dropped. Each source
+        stands at a node of its own here, which waits for its first publisher however long: nobody is missing
+        until then (docs/dpc.md), so X counts from when the last source has one."""
         published_us = self._publishers.last_us
         assert self._outages is not None
         assert published_us is not None, "sources end once all publish"
@@ -356,8 +339,6 @@ class DelayTrial(QueryTrial):
                     continue
                 key = self._key(sink, row)
                 shown = lane.shown.get(key, [])
-                if self._was_forgotten(source, row, came_us, due_us):
-                    continue
                 if not shown or shown[0].at_us > due_us:
                     raise SimulationError(
                         f"answered: {sink} {key}: {source} had it at {came_us} us, without failures it would"
@@ -368,14 +349,6 @@ class DelayTrial(QueryTrial):
                     count = wanted.setdefault(key, (due_us, {}))[1]
                     count[name] = count.get(name, 0) + 1
             self._check_counted_by(sink, lane, wanted)
-
-    def _was_forgotten(self, source: str, row: Mapping[str, Any], came_us: int, to_us: int) -> bool:
-        """Whether on its way a fork took another one's place after it may have come by a tentative lane."""
-        bucket_us = (_micros(row["ts"]) // BUCKET_US + 1) * BUCKET_US
-        past_us = self._past_at_us(self._promised[source], bucket_us)
-        from_us = came_us if past_us is None else max(came_us, past_us)
-        ways = pairwise(self._shape.path(source, row["v"]))
-        return any(self._forgotten.lacks(node, sender, from_us, to_us) for sender, node in ways)
 
     def _counted(self, sink: str, source: str) -> str | None:
         """The column of a sink that counts the rows of a source; None: none does."""

@@ -11,6 +11,8 @@ import pyarrow as pa
 from medusa.nodes.catalog.catalog import RUNNING
 from medusa.nodes.config.settings import Limits
 from medusa.nodes.config.settings_delay import DelayRules
+from medusa.nodes.config.settings_load import LoadRules
+from medusa.nodes.config.settings_scale import ScaleSettings
 from medusa.nodes.config.settings_streams import StreamRule
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
@@ -68,6 +70,7 @@ class QueryOptions:
         limits: of every node.
         waits: what nodes may hold that waits for a missing input; None: as they usually may.
         streams: rules of every node.
+        load, scale: of every node, where they aren't as usual.
     """
 
     at: Mapping[str, Sequence[str]]
@@ -84,6 +87,8 @@ class QueryOptions:
     limits: Limits = field(default_factory=lambda: Limits(checkpoint_every_us=200_000))
     waits: DelayRules | None = None
     streams: Sequence[StreamRule] = ()
+    load: LoadRules | None = field(default=None, repr=False)
+    scale: ScaleSettings | None = field(default=None, repr=False)
 
 
 class QueryTrial(Federation):
@@ -119,6 +124,8 @@ class QueryTrial(Federation):
             delay=options.waits,
             memory=options.memory,
             streams=options.streams,
+            load=options.load,
+            scale=options.scale,
             sync_us=options.sync_us,
             job_us=options.job_us,
             watch=self._watch,

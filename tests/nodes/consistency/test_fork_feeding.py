@@ -532,15 +532,15 @@ def test_a_sender_that_says_another_fork_with_each_word_costs_two_copies_a_secon
 
 def test_with_two_lanes_rows_of_a_fork_that_is_void_dont_stay() -> None:
     life = judged()
-    for peer in "ef":
+    for peer, at_us in ("e", 155), ("f", 150):
         life.state(peer, "up_failure", fork=1)
-        life.guesses(peer, 1, 0, 150)
+        life.guesses(peer, 1, 0, at_us)
     life.there()
     life.fork_ran()
     life.state("f", "up_failure", fork=2)
     assert len(life.forks) == 2
     life.guesses("f", 2, 0, 140)
-    assert life.shown() == [[140]]
+    assert life.shown() == [[155], [140]]
 
 
 def stabilizing() -> Forking:
