@@ -241,9 +241,9 @@ class ParallelRestore:
 
     def removed(self, query: str) -> None:
         """A query is no more: one that is deployed under its name begins anew."""
-        for known in (self._over, self._boxes):
-            for name in [name for name in known if name.partition("/")[0] == query]:
-                del known[name]
+        for by_fragment in (self._over, self._boxes):
+            for name in [name for name in by_fragment if name.partition("/")[0] == query]:
+                del by_fragment[name]
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
