@@ -27,10 +27,12 @@ from medusa.nodes.reports import Copied
 from medusa.nodes.requests import Requests
 from medusa.nodes.security.registry import Caller, no_deploy
 from medusa.nodes.security.sessions import refusal_of
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
+from medusa.wire.messages.configuration import Replicas
 from medusa.wire.messages.move import (
     Fed,
     FedTogether,
@@ -110,7 +112,7 @@ class MoveOrders:
         self._away = moves.away
         self.arrivals = arrivals
         self.splits = splits
-        self.restoring = restoring
+        self._restoring = restoring
         self._me = me
         self._catalog = catalog
         self._outbox = outbox
@@ -148,6 +150,10 @@ class MoveOrders:
         """Whether nobody may stand by for a fragment of ours, since it is to be split or merged."""
         return self.splits.alone(fragment)
 
+    def keeps_here(self, spec: FragmentSpec, replicas: Replicas) -> bool:
+        """Whether a fragment of ours, whose state we held for others, is being restored in parts."""
+        return self._restoring.keeps_here(spec, replicas)
+
     def gives_way(self, fragment: str) -> bool:
         """Whether a move of it has only begun: of both ends of a stream the sender goes first."""
         return self.moves.prepares(fragment)
@@ -161,7 +167,7 @@ class MoveOrders:
         self.arrivals.removed(query, fragments, whole=whole)
         self.splits.removed(fragments)
         if whole:
-            self.restoring.removed(query)
+            self._restoring.removed(query)
         for fragment in fragments:
             self.moves.removed(fragment)
 
@@ -171,12 +177,12 @@ class MoveOrders:
         self.moves.tick(now_us)
         self.arrivals.tick(now_us)
         self.splits.tick(now_us)
-        self.restoring.tick(now_us)
+        self._restoring.tick(now_us)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
         times = [self.moves.wake_at_us(now_us), self.arrivals.wake_at_us(), self.splits.wake_at_us()]
-        times += [self._relayed.wake_at_us(), self.restoring.wake_at_us()]
+        times += [self._relayed.wake_at_us(), self._restoring.wake_at_us()]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def status(self) -> MovesStatus:
@@ -351,7 +357,7 @@ class MoveOrders:
                 return True
             if self.splits.answered(now_us, peer, reply):
                 return True
-            if self.restoring.answered(now_us, peer, reply, payload):
+            if self._restoring.answered(now_us, peer, reply, payload):
                 return True
             return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
         # Who moved it may say so after it was asked for elsewhere: that is the answer with its figures.

@@ -399,7 +399,7 @@ class NodeMind:
             ),
             nodes=self._known_nodes,
             regrouped=lambda fragment: self.orders.alone(fragment),
-            restored_here=lambda *of: self.orders.restoring.keeps_here(*of),
+            restored_here=lambda *of: self.orders.keeps_here(*of),
             hosting=Hosting(
                 is_abroad=lambda node: bool(naming.abroad(node)),
                 permitted=self.permits.goes_to,
@@ -1216,7 +1216,7 @@ class NodeMind:
             moves=self.orders.status(),
             splits=self.orders.splits_status(),
             backups=backups_status(
-                now_us, self.recovery.followings.backups(), self.settings.limits.backups_bytes
+                now_us, self.recovery.held_for_others(), self.settings.limits.backups_bytes
             ),
             remote=self.remotes.status(),
             dht=self.naming.between.status() if self.naming.between else None,

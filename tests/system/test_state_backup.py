@@ -19,9 +19,10 @@ from tests.system.test_standby import CUT, ROWS, SCHEMA, Clients, rows
 pytestmark = pytest.mark.system
 
 
-def query() -> md.Query:
+def query(time: str | None = None) -> md.Query:
     q = md.Query("q")
-    some = q.source("rows", SCHEMA, time=None).filter("n >= 0", name="some")
+    in_time: Any = {} if time is None else {"unit": "us", "slack": "0s"}
+    some = q.source("rows", SCHEMA, time=time, **in_time).filter("n >= 0", name="some")
     counted = some.group_by("k").running(rows=md.count(), total=md.sum("n"), name="kind")
     q.sink("out", counted, recovery="precise", method="state_backup")
     return q
@@ -68,7 +69,7 @@ def test_nodes_and_their_disks_are_lost_and_each_row_comes_once(
 def test_a_lost_fragment_goes_on_at_two_nodes_and_each_row_comes_once(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Each with a range of the keys, out of the state that a third one held."""
+    """Each with a range of the keys, out of the state that a third one held. Only what has time is split."""
     limits = f"{LIMITS}\n[recovery]\nrestore_parts = 2"
     with contextlib.ExitStack() as held:
         nodes = StandbyNodes(tmp_path_factory.mktemp("b"), keyed=False, limits=limits)
@@ -77,9 +78,9 @@ def test_a_lost_fragment_goes_on_at_two_nodes_and_each_row_comes_once(
         with nodes.connect("e") as fed:
             until(lambda: {*fed.status()["peers"].values()} == {"up"}, what="they hear each other")
             standby = {"e": ["s2"], "m": ["s1", "s2"], "c": ["s2"]}
-            fed.deploy(query(), at=CUT, standby=standby, witness=["w"])
+            fed.deploy(query("n"), at=CUT, standby=standby, witness=["w"])
         assert nodes.until_followed("q/kind", 1) == "m"
-        clients = Clients(nodes, held, query())
+        clients = Clients(nodes, held, query("n"))
         clients.until(ROWS // 4)
         nodes.kill("m")
         shutil.rmtree(nodes.data("m"))

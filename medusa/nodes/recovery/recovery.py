@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from medusa.nodes.recovery.first_configuration import first_configuration, life_
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.recovery.handovers import Handovers
+from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.nodes.recovery.last_copies import LastCopies
 from medusa.nodes.recovery.missing_voters import MissingVoters
 from medusa.nodes.recovery.proposals import Proposals
@@ -319,6 +320,10 @@ class Recovery:
     def stateless(self) -> dict[str, StatelessStatus]:
         """Fragments of which their owner has nothing, as far as this node has to do with them."""
         return self._last_copies.status()
+
+    def held_for_others(self) -> Iterator[CheckpointReceiver]:
+        """States of other nodes' fragments that are backed up here."""
+        return self.followings.backups()
 
     def why_undecided(self, query: str) -> str:
         """Why nothing of a query can be taken over, as too many of its voters are away; empty: it can."""

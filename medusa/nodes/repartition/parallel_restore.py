@@ -154,7 +154,10 @@ class ParallelRestore:
         if len(nodes) < 2 or self._is_part(spec):
             return ()
         if name not in self._boxes:
-            self._boxes[name] = keyed_box(spec)
+            self._boxes[name] = box = keyed_box(spec)
+            if not box:
+                why = "none of its boxes can be split by ranges of its keys"
+                self._outbox.report("info", "state isn't restored in parts", fragment=name, why=why)
         return nodes if self._boxes[name] else ()
 
     def _is_part(self, spec: FragmentSpec) -> bool:
@@ -238,9 +241,9 @@ class ParallelRestore:
 
     def removed(self, query: str) -> None:
         """A query is no more: one that is deployed under its name begins anew."""
-        for known in (self._over, self._boxes):
-            for name in [name for name in known if name.partition("/")[0] == query]:
-                del known[name]
+        for by_fragment in (self._over, self._boxes):
+            for name in [name for name in by_fragment if name.partition("/")[0] == query]:
+                del by_fragment[name]
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

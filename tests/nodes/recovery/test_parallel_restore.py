@@ -25,7 +25,7 @@ def run_of(
     standby = more.pop("standby", STANDBY)
     run = Run(backed_up(q), at, standby=standby, deploys="w", witnesses=("x",), **more)
     for node in run.living:
-        monkeypatch.setattr(node.brain.orders.restoring, "_parts", parts)
+        monkeypatch.setattr(node.brain.orders._restoring, "_parts", parts)
     run.deploy()
     [fragment] = run.fed.nodes["m"].brain.fragments
     run.read()
