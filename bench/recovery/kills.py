@@ -9,6 +9,8 @@ window of the same fragment:
   before anything is timed.
 - *span*: upstream backup, windows of 0.1, 1 and 10 s (1,000 groups). It reads again what has come of one by
   the kill, which is at any moment of it, and what came since the last checkpoint.
+- state backup: as standbys, but with checkpoints each second and 10^5 groups alone. The entry holds the
+  state, takes over, and hands it to who stands by: *taken* is its word, *total* the first row of either.
 - amnesia: windows of 100 ms. What they held is lost, and counted.
 
 The primary takes a checkpoint each ``--interval``, the entry before it as its method needs them.
@@ -38,7 +40,7 @@ import numpy as np
 from bench import report
 from bench.recovery import workload
 from bench.recovery.command import Command, Plan, numbers_of, parser_of
-from bench.recovery.methods import Method, asked_for, known_methods
+from bench.recovery.methods import BACKED_UP, Method, asked_for, known_methods
 from bench.recovery.sheet import (
     Sheet,
     good,
@@ -55,10 +57,15 @@ from medusa.query.recovery import AMNESIA, UPSTREAM
 from medusa.units import duration_us
 
 NAME = "recovery-kills"
+METHODS = {**known_methods(), BACKED_UP.key: BACKED_UP}
 WINDOW_MS, GROUPS = 10, 10
 SPAN_KEYS = 1_000
 MEASURED_S = 1.0
-AIMS_S = {("passive_standby", 100_000): 0.3, ("passive_standby", 1_000_000): 1.0}
+AIMS_S = {
+    ("passive_standby", 100_000): 0.3,
+    ("passive_standby", 1_000_000): 1.0,
+    (BACKED_UP.key, 100_000): 1.0,
+}
 """What is to be reached: (method, keys) -> kill to first new row."""
 
 
@@ -69,6 +76,7 @@ class Sizes:
     Attributes:
         keys: of standbys; ``spans_ms``: of upstream backup; ``window_ms``: of amnesia.
         kills: of each; ``exact``: of what may repeat or lose rows.
+        backup_interval: between checkpoints where the state is backed up.
     """
 
     rate: int
@@ -78,6 +86,7 @@ class Sizes:
     kills: int
     exact: int
     interval: str = "200ms"
+    backup_interval: str = "1s"
     wait: str = "2s"
 
 
@@ -89,7 +98,16 @@ FULL = Sizes(
     kills=20,
     exact=50,
 )
-QUICK = Sizes(rate=10_000, keys=(1_000,), spans_ms=(100,), window_ms=100, kills=1, exact=1, wait="100ms")
+QUICK = Sizes(
+    rate=10_000,
+    keys=(1_000,),
+    spans_ms=(100,),
+    window_ms=100,
+    kills=1,
+    exact=1,
+    backup_interval="200ms",
+    wait="100ms",
+)
 
 
 def settings(sizes: Sizes, methods: Sequence[Method]) -> list[dict[str, Any]]:
@@ -99,6 +117,8 @@ def settings(sizes: Sizes, methods: Sequence[Method]) -> list[dict[str, Any]]:
             found += [_setting(method, span_ms=span_ms) for span_ms in sizes.spans_ms]
         elif method.method == AMNESIA:
             found.append(_setting(method, window_ms=sizes.window_ms))
+        elif method.one_holds:
+            found.append(_setting(method, keys=min(sizes.keys)))
         else:
             found += [_setting(method, keys=keys) for keys in sizes.keys]
     return found
@@ -122,7 +142,7 @@ def shape_of(setting: dict[str, Any], sizes: Sizes) -> workload.Shape:
         rate=sizes.rate,
         window_ms=setting["window_ms"] or WINDOW_MS,
         groups=GROUPS,
-        interval=sizes.interval,
+        interval=sizes.backup_interval if setting["method"] == BACKED_UP.key else sizes.interval,
         wait=sizes.wait,
         **state,
     )
@@ -134,7 +154,7 @@ def run(setting: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
     Raises:
         AssertionError: what the method promises isn't held.
     """
-    method, shape = known_methods()[setting["method"]], shape_of(setting, sizes)
+    method, shape = METHODS[setting["method"]], shape_of(setting, sizes)
     with flowing(setup_of(method, shape, everywhere=False)) as trial:
         out = trial.arrivals["out"].came
         trial.until(lambda: workload.newest(out) >= trial.setup.fill, "the state is there")
@@ -146,7 +166,12 @@ def run(setting: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
 
 def asked_of(sizes: Sizes) -> dict[str, Any]:
     """What holds for all runs."""
-    return {"rows/s": sizes.rate, "checkpoints each": sizes.interval, "wait": sizes.wait}
+    return {
+        "rows/s": sizes.rate,
+        "checkpoints each": sizes.interval,
+        "with state backup each": sizes.backup_interval,
+        "wait": sizes.wait,
+    }
 
 
 def measure(sizes: Sizes, methods: Sequence[Method], sheet: Sheet) -> dict[str, Any]:
@@ -194,7 +219,7 @@ def state_of(row: dict[str, Any]) -> str:
 
 def wait_s(found: dict[str, Any], row: dict[str, Any]) -> float:
     """For how long its method waits for the owner."""
-    method = known_methods()[row["method"]].method
+    method = METHODS[row["method"]].method
     return duration_us(found["asked"]["wait"]) / 1e6 if method in (UPSTREAM, AMNESIA) else 0.0
 
 
@@ -273,7 +298,7 @@ def main() -> None:
     parser.add_argument("--spans", help="of upstream backup: milliseconds, by commas")
     parser.add_argument("--interval", help="between checkpoints")
     parser.add_argument("--wait", help="[recovery] wait of the nodes")
-    parser.add_argument("--methods", default=",".join(known_methods()), help="of %(default)s, by commas")
+    parser.add_argument("--methods", default=",".join(METHODS), help="of %(default)s, by commas")
     COMMAND.main(parser, plan)
 
 
@@ -292,9 +317,10 @@ def plan(options: argparse.Namespace) -> Plan:
         kills=options.kills or base.kills,
         exact=options.exact or base.exact,
         interval=options.interval or base.interval,
+        backup_interval=options.interval or base.backup_interval,
         wait=options.wait or base.wait,
     )
-    methods = asked_for(options.methods)
+    methods = asked_for(options.methods, [*METHODS])
     return asked_of(sizes), partial(measure, sizes, methods)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from medusa.apps.workloads.demos.ha_outcome import HaAccount
-from medusa.query.recovery import ACTIVE, AMNESIA, METHODS, PASSIVE, UPSTREAM
+from medusa.query.recovery import ACTIVE, AMNESIA, METHODS, PASSIVE, STATE_BACKUP, UPSTREAM
 
-__all__ = ["ALONE", "Method", "asked_for", "known_methods"]
+__all__ = ["ALONE", "BACKED_UP", "Method", "asked_for", "known_methods"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,11 @@ class Method:
         return self.method not in (None, AMNESIA)
 
     @property
+    def one_holds(self) -> bool:
+        """Of those that may take over one at a time has something of the state."""
+        return self.method == STATE_BACKUP
+
+    @property
     def computes(self) -> bool:
         """Who stands by is fed all rows before anything fails."""
         return self.method == ACTIVE
@@ -68,6 +73,10 @@ class Method:
 ALONE = Method("alone", None, None)
 """What every other one is held against."""
 
+BACKED_UP = Method(STATE_BACKUP, "precise", STATE_BACKUP)
+"""Held at the entry, which sends to the primary, and then handed to who stands by: ``kills`` alone has it, as
+the others set the primary against one secondary that is sent the state."""
+
 _ORDER = (
     (ACTIVE, "precise"),
     (PASSIVE, "precise"),
@@ -91,13 +100,13 @@ def asked_for(text: str, among: Sequence[str] | None = None) -> list[Method]:
     """Those named, by commas.
 
     Args:
-        among: keys that may be named; None: all.
+        among: keys that may be named; None: all of ``known_methods``.
 
     Raises:
         ValueError: one isn't among them.
     """
-    known = known_methods()
-    may = [each for each in known if among is None or each in among]
+    known = {**known_methods(), BACKED_UP.key: BACKED_UP}
+    may = [each for each in known if each in (known_methods() if among is None else among)]
     asked = [each for each in text.split(",") if each]
     if unknown := [each for each in asked if each not in may]:
         raise ValueError(f"--methods: {', '.join(unknown)} is none of {', '.join(may)}")

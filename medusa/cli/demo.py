@@ -25,7 +25,7 @@ KEEP = click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, 
 
 @click.group()
 def demo() -> None:
-    """Watch Medusa: a botnet found, overload, two owners, a market, a cut network, lost machines, Spark."""
+    """Watch Medusa: a botnet found, overload, scaling, a market, a cut network, lost machines, Spark."""
 
 
 @demo.command(epilog=example("medusa demo netmon --speed 0 --report netmon.html"))
@@ -72,6 +72,62 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
     with sigterm_interrupts():
         adds_up = run_demo(plot=plot, seed=seed, as_json=as_json)
     sys.exit(0 if adds_up else 1)
+
+
+@demo.command(epilog=example("medusa demo scale --out scale.png"))
+@click.option(
+    "--seconds",
+    type=click.FloatRange(20, 3600),
+    default=60.0,
+    show_default=True,
+    help="the load rises for 30 % of them, stays up for 20 %, and is low before and after that",
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(100, 20_000),
+    default=1200,
+    show_default=True,
+    help="cars a second at the peak; a tenth of that before and after it",
+)
+@click.option(
+    "--cost",
+    type=click.IntRange(1, 100_000),
+    default=1000,
+    show_default=True,
+    help="us that the function takes for each car",
+)
+@click.option(
+    "--computes",
+    is_flag=True,
+    help="it takes them as CPU time; left out, it waits for so long. Takes four processors that have nothing "
+    "else to do",
+)
+@click.option(
+    "--plot",
+    "--out",
+    "plot",
+    type=OUT_FILE,
+    default="scale.svg",
+    show_default=True,
+    help="where to draw load, lateness, nodes and what was done: .png or .svg",
+)
+@KEEP
+@AS_JSON
+def scale(*, as_json: bool, **options: Any) -> None:
+    """Watch a query spread over idle nodes while its load rises tenfold, and come back when it falls.
+
+    Cars are tolled by road segment. For each the function waits a millisecond, as for a service that it asks.
+    That is artificial; so at the peak a node, whose engine has one thread, can't bear it. Node `toll` runs
+    it; three spare nodes stand in [peers] and do nothing. Node `gate` coordinates the query and has [scale]:
+    it splits the box, moves parts to spare nodes, and merges them again, by itself. At the end the result is
+    compared, row by row, with the query in one program, and each check is printed as held or not held. Exit
+    code 1: one that isn't about times is not held. Ctrl-C at any time stops all nodes.
+    """
+    from medusa.apps.workloads.scaling.scale_demo import ScaleDemoOptions, run_demo
+
+    with sigterm_interrupts():
+        fine = run_demo(ScaleDemoOptions(**options), as_json=as_json)
+    sys.exit(0 if fine else 1)
 
 
 @demo.command(epilog=example("medusa demo federation --json"))

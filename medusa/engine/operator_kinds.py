@@ -40,7 +40,7 @@ from medusa.engine.operators.windows.running import RunningBox
 from medusa.engine.operators.windows.session import SessionBox
 from medusa.engine.operators.windows.span import SpanBox
 from medusa.engine.operators.windows.top import TopBox
-from medusa.engine.repartition import groups, rows
+from medusa.engine.repartition import groups, keyed_calls, rows
 from medusa.engine.repartition.tables import StatePartition
 from medusa.query import boxes
 from medusa.query.boxes import windows_per_group
@@ -142,7 +142,7 @@ OPERATORS: Mapping[type, OperatorKind] = {
     boxes.Running: OperatorKind(_with_columns(RunningBox), spill=RunningKind, repartition=groups.RUNNING),
     boxes.Top: OperatorKind(_window(TopBox)),
     boxes.Apply: OperatorKind(make_apply),
-    boxes.Process: OperatorKind(make_process),
+    boxes.Process: OperatorKind(make_process, repartition=keyed_calls.PROCESS),
     boxes.Table: OperatorKind(make_table_box, spill=TableKind),
     boxes.Lookup: OperatorKind(make_lookup, spill=LookupKind),
     boxes.AsofJoin: _JOIN,

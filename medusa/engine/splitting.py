@@ -17,7 +17,7 @@ from medusa.engine.repartition.partition import combine_states, partition_state,
 from medusa.errors import QueryError
 from medusa.query.boxes import Graph, Input
 from medusa.query.rewrite.key_ranges import ranges_of_seen
-from medusa.query.rewrite.split import find_split, merge, split
+from medusa.query.rewrite.split import find_split, functions_of_parts, merge, split
 
 __all__ = ["Repartition", "merge_running", "split_running", "weighing"]
 
@@ -29,12 +29,14 @@ class Repartition:
     Attributes:
         parts: ids of the parts.
         given: makes the state of the boxes that take over.
+        functions: of users, by box, where they aren't registered.
         before: to be called first: sends what waits in the merge.
     """
 
     graph: Graph
     parts: tuple[str, ...]
     given: Given
+    functions: Mapping[str, object]
     before: Callable[[], None] = lambda: None
 
 
@@ -69,7 +71,8 @@ def split_running(
         fresh = {id: boxes[id].save() for id in made.ids}
         return partition_state(made, inputs, fragment.boxes[box].save(), fresh)
 
-    return Repartition(graph, tuple(part.id for part in made.parts), given)
+    functions = functions_of_parts(graph, box, fragment.functions)
+    return Repartition(graph, tuple(part.id for part in made.parts), given, functions)
 
 
 def weighing(fragment: Fragment, box: str, n: int | None) -> Callable[[], tuple[int, ...]]:
@@ -117,7 +120,7 @@ def merge_running(fragment: Fragment, box: str) -> Repartition:
         states = {id: fragment.boxes[id].save() for id in made.ids}
         return {box: combine_states(made, inputs, states, boxes[box].save())}
 
-    return Repartition(graph, tuple(part.id for part in made.parts), given, before)
+    return Repartition(graph, tuple(part.id for part in made.parts), given, fragment.functions, before)
 
 
 def _inputs(fragment: Fragment, box: str) -> tuple[Input, ...]:

@@ -147,7 +147,7 @@ class Fragments:
         def take(now_us: int, fragment: FragmentSpec) -> None:
             if (fragment.name, fragment.query) != (message.fragment, message.query) or fragment.guests:
                 refuse(QueryError(f"the spec is of {fragment.name!r}", code="E_SPEC"))
-            elif (reply := self.install(message.request, fragment, owner)) is not None:
+            elif (reply := self.install(message.request, fragment, owner, message.life)) is not None:
                 self._reply(owner, reply)
 
         self._parsing.read_fragment(
@@ -177,22 +177,33 @@ class Fragments:
 
     # --- install and remove -------------------------------------------------------------------------
 
-    def install(self, request: int, fragment: FragmentSpec, owner: str) -> Reply | None:
+    def install(self, request: int, fragment: FragmentSpec, owner: str, life: int = 0) -> Reply | None:
         """Install a checked fragment; the same one twice is no error. Refused, nothing changed.
+
+        Args:
+            life: of its query, by the configuration; 0: it isn't told apart from others of its name.
 
         Returns:
             None: what it reads of other queries is asked for first.
         """
         known = self._catalog.fragments.get(fragment.name)
-        if self._late.install(owner, fragment.query, request):
+        late = self._late.install(owner, fragment.query, request)
+        if late or self._catalog.is_buried(fragment.query, life):
             text = f"query {fragment.query!r} was removed after node {owner!r} asked for it"
             return refusal_of(request, "E_STALE", text, "")
+        kept = self._catalog.configuration(fragment.query)
+        if life and kept is not None and kept.current.parts is not None:
+            current = kept.current
+            if (current.life, current.coordinator) != (life, owner):
+                # The one before was removed while this node was away, or whoever asks has lost its role: one
+                # of the two hears so any moment, and nothing is undone meanwhile.
+                where = current.coordinator
+                return there_already(request, fragment.query, where, self._abroad(where), CONTENDED)
         ours = known is not None and self._catalog.owners[fragment.query] == owner
         if ours and self._catalog.installed_by(fragment.name) == request:
             return Reply(request=request)  # Others may have been taken over since: it is wired anew.
         same = known is not None and known.as_deployed == fragment
         if same and ours:
-            kept = self._catalog.configuration(fragment.query)
             if kept is None or kept.current.parts is None:
                 return Reply(request=request)
             # Of a query of this name that was removed while this node was away: it hears so any moment.
@@ -248,6 +259,8 @@ class Fragments:
         done = Reply(request=request)
         late = self._late.remove(owner, query, request)
         kept = self._catalog.configuration(query)
+        if kept is None or kept.current.life != message.life:
+            self._catalog.is_over(query, message.life)
         told_apart = message.life != 0 and kept is not None
         same = told_apart and kept is not None and kept.current.life == message.life
         if told_apart and not same and not message.since:

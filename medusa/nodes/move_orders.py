@@ -20,7 +20,9 @@ from medusa.nodes.names.lookup import NameLookup
 from medusa.nodes.names.startup_grace import NEWS_US, StartupGrace
 from medusa.nodes.recovery.handovers import Handovers
 from medusa.nodes.recovery.recovery import Recovery
+from medusa.nodes.recovery.unheard_senders import UnheardSenders
 from medusa.nodes.repartition.coordinator import RepartitionCoordinator
+from medusa.nodes.repartition.parallel_restore import ParallelRestore
 from medusa.nodes.reports import Copied
 from medusa.nodes.requests import Requests
 from medusa.nodes.security.registry import Caller, no_deploy
@@ -73,6 +75,7 @@ class MoveOrders:
         own_peer: whether a node is one of our participant's.
         recovery: takes what secondaries are sent, and what they say of it.
         handovers: moves what others stand by for.
+        unheard: has it moved where its owner misses a sender.
         abroad: takes what nodes of other participants order, and says what may go to them.
         by_plan: has a fragment go to another participant, or come home, where a contract says that it does
             at a signal; whether one does.
@@ -85,6 +88,7 @@ class MoveOrders:
         moves: OutgoingMoves,
         arrivals: IncomingMoves,
         splits: RepartitionCoordinator,
+        restoring: ParallelRestore,
         *,
         outbox: Outbox,
         number: Callable[[], int],
@@ -93,6 +97,7 @@ class MoveOrders:
         own_peer: Callable[[str], bool],
         recovery: Recovery,
         handovers: Handovers,
+        unheard: UnheardSenders,
         abroad: AbroadMoves,
         by_plan: Callable[[int, str, Move], bool],
     ) -> None:
@@ -101,9 +106,11 @@ class MoveOrders:
         self.moves = moves
         self._recovery = recovery
         self._handovers = handovers
+        self._unheard = unheard
         self._away = moves.away
         self.arrivals = arrivals
         self.splits = splits
+        self.restoring = restoring
         self._me = me
         self._catalog = catalog
         self._outbox = outbox
@@ -153,6 +160,8 @@ class MoveOrders:
         """These fragments of a query, which were here, are no more; ``whole``: nor is the query."""
         self.arrivals.removed(query, fragments, whole=whole)
         self.splits.removed(fragments)
+        if whole:
+            self.restoring.removed(query)
         for fragment in fragments:
             self.moves.removed(fragment)
 
@@ -162,11 +171,12 @@ class MoveOrders:
         self.moves.tick(now_us)
         self.arrivals.tick(now_us)
         self.splits.tick(now_us)
+        self.restoring.tick(now_us)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
         times = [self.moves.wake_at_us(now_us), self.arrivals.wake_at_us(), self.splits.wake_at_us()]
-        times.append(self._relayed.wake_at_us())
+        times += [self._relayed.wake_at_us(), self.restoring.wake_at_us()]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def status(self) -> MovesStatus:
@@ -249,7 +259,7 @@ class MoveOrders:
         """Whether its owner wants us to have it, or asks whether we could."""
         if not (isinstance(message, Move) and self._own_peer(peer)):
             return False
-        return self._handovers.asked(now_us, peer, message)
+        return self._unheard.asked(now_us, peer, message) or self._handovers.asked(now_us, peer, message)
 
     def _guarded(self, now_us: int, peer: str, message: Move) -> None:
         """What others stand by for goes elsewhere by their decision."""
@@ -304,7 +314,7 @@ class MoveOrders:
         number = self._number()
         order = msgspec.structs.replace(message, request=number)
         if isinstance(order, Move):  # Only an owner asks whether a node could have it.
-            order = msgspec.structs.replace(order, reads=None, links=(), fragments=0, streams=0)
+            order = msgspec.structs.replace(order, reads=None, links=(), fragments=0, streams=0, hears=())
         self._relayed.open(now_us, number, node, order, cause=cause, said=False)
         self._say_again(now_us)
 
@@ -336,7 +346,12 @@ class MoveOrders:
         if relayed is None:
             if self._abroad.answered(now_us, peer, reply) or self._handovers.answered(now_us, peer, reply):
                 return True
+            if self._unheard.answered(now_us, peer, reply, payload):
+                self._recovery.tick(now_us)
+                return True
             if self.splits.answered(now_us, peer, reply):
+                return True
+            if self.restoring.answered(now_us, peer, reply, payload):
                 return True
             return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
         # Who moved it may say so after it was asked for elsewhere: that is the answer with its figures.

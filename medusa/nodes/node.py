@@ -33,6 +33,7 @@ from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX, BackgroundPar
 from medusa.nodes.deploy.coordinator import DeploymentCoordinator
 from medusa.nodes.deploy.cross_query_reads import CrossQueryReads
 from medusa.nodes.deploy.standby_nodes import standby_nodes
+from medusa.nodes.deploy.taken_over import TakenOverDeployments
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.diskless.host import MemoryOnlyFragmentHost
 from medusa.nodes.diskless.sealed_cuts import CutSealer
@@ -62,6 +63,7 @@ from medusa.nodes.recovery.recovery import Hosting, Recovery
 from medusa.nodes.remote.definitions import RemoteDefinitions
 from medusa.nodes.repair.resolution import DoubtResolution
 from medusa.nodes.repartition.coordinator import RepartitionCoordinator
+from medusa.nodes.repartition.parallel_restore import ParallelRestore
 from medusa.nodes.reports import (
     LaneChanged,
     Listening,
@@ -93,6 +95,7 @@ from medusa.nodes.status.fragment_status import (
     sources_of,
     totals,
 )
+from medusa.nodes.status.held_backups import backups_status
 from medusa.nodes.streams import StreamRouter
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
@@ -358,6 +361,7 @@ class NodeMind:
             readers=names.readers_of,
             abroad=naming.abroad,
             unfinished=UnfinishedDeployments(catalog, naming),
+            succeeded=TakenOverDeployments(catalog, outbox=self.outbox, number=number, is_up=self._is_linked),
             guarded=lambda now_us, plan, request: self.recovery.deployed(now_us, plan, request),
             unguarded=lambda query: self.recovery.undeploys(query),
             is_up=self._is_linked,
@@ -378,6 +382,8 @@ class NodeMind:
             parsing=parsing,
             diverting=diverting,
             is_up=self._is_linked,
+            broken_since_us=self._broken_since_us,
+            heard_at_us=self._heard_at_us,
             life_of=self._life_of,
             make=partial(self._host, secondary=True),
             check=self.installed.check_room,
@@ -393,6 +399,7 @@ class NodeMind:
             ),
             nodes=self._known_nodes,
             regrouped=lambda fragment: self.orders.alone(fragment),
+            restored_here=lambda *of: self.orders.restoring.keeps_here(*of),
             hosting=Hosting(
                 is_abroad=lambda node: bool(naming.abroad(node)),
                 permitted=self.permits.goes_to,
@@ -440,12 +447,26 @@ class NodeMind:
             elsewhere=self.naming.fragments_elsewhere,
             **moving,
         )
+        restoring = ParallelRestore(
+            settings.name,
+            settings.recovery.restore_parts,
+            fragments,
+            outbox=outbox,
+            splits=splits,
+            handovers=self.recovery.handovers,
+            replication=self.recovery.replication,
+            succession=self.recovery.succession,
+            siblings=self.recovery.fragments_of,
+            number=number,
+            is_up=self._is_linked,
+        )
         self.orders = MoveOrders(
             settings.name,
             catalog,
             moves,
             arrivals,
             splits,
+            restoring,
             outbox=outbox,
             number=number,
             names=names,
@@ -453,6 +474,7 @@ class NodeMind:
             own_peer=lambda node: node == settings.name or node in settings.own_peers,
             recovery=self.recovery,
             handovers=self.recovery.handovers,
+            unheard=self.recovery.unheard,
             abroad=self.abroad,
             by_plan=lambda *signal: self.market is not None and self.market.signal(*signal),
         )
@@ -714,6 +736,11 @@ class NodeMind:
         session = self.sessions.get(peer)
         return None if session is None else session.broken_since_us
 
+    def _heard_at_us(self, peer: str) -> int | None:
+        """When a node or client was heard last; None: it never was."""
+        session = self.sessions.get(peer)
+        return None if session is None else session.heard_at_us
+
     def _next_token(self) -> int:
         self._token += 1
         return self._token
@@ -872,6 +899,7 @@ class NodeMind:
             or self.recovery.answered(now_us, peer, reply)
             or self._queries.answered(now_us, peer, reply)
             or (self.market is not None and self.market.answered(peer, reply))
+            or self.coordinator.has_parts(now_us, peer, reply)
             or self.scaling.answered(now_us, peer, reply, heard.payload)
             or self.diverting.answered(now_us, peer, reply)
         ):
@@ -1187,6 +1215,9 @@ class NodeMind:
             streams=tuple(self.catalog.stream_names()),
             moves=self.orders.status(),
             splits=self.orders.splits_status(),
+            backups=backups_status(
+                now_us, self.recovery.followings.backups(), self.settings.limits.backups_bytes
+            ),
             remote=self.remotes.status(),
             dht=self.naming.between.status() if self.naming.between else None,
             elsewhere=self.catalog.elsewhere(),

@@ -183,7 +183,7 @@ class Query:
                 some may come again; ``"gap"``: none is repeated, and some may be lost (docs/recovery.md).
                 None: they wait until it is back. Inside a program it changes nothing.
             method: how that is brought about: ``"active_standby"``, ``"passive_standby"``,
-                ``"upstream_backup"`` or ``"amnesia"``; None: the first that promises it.
+                ``"upstream_backup"``, ``"state_backup"`` or ``"amnesia"``; None: the first that promises it.
             delay: by how much a failure may hold up a result, at most an hour: what the inputs that are
                 reached bring shows within this, marked tentative, and is corrected once the others are back
                 (docs/dpc.md). ``md.Delay`` says besides what becomes of new rows during a failure and while
@@ -394,10 +394,10 @@ class Query:
         Raises:
             QueryError: it can't be split so that the answer stays the same, with the reason.
         """
-        from medusa.query.rewrite.split import BLOCK_ROWS, split
+        from medusa.query.rewrite.split import BLOCK_ROWS, functions_of_parts, split
 
         made = split(self.graph, box, n, cuts=ranges, block=BLOCK_ROWS if block is None else block)
-        return self._like(made)
+        return Query.from_graph(made)._calling(functions_of_parts(made, box, self._functions))
 
     def merge(self, box: str) -> Query:
         """The query with a box that was split as one again.

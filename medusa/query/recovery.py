@@ -13,6 +13,7 @@ __all__ = [
     "METHODS_BY_STRENGTH",
     "PASSIVE",
     "PRECISE_UPSTREAM",
+    "STATE_BACKUP",
     "UPSTREAM",
     "check_recovery",
     "methods_for",
@@ -33,18 +34,21 @@ Nobody wishes for it by this name: it is ``UPSTREAM`` of an output that is to be
 PASSIVE = "passive_standby"
 """Who stands by holds checkpoints, and begins from the newest."""
 
+STATE_BACKUP = "state_backup"
+"""An upstream node holds checkpoints, and hands what it goes on with to another node (R+SM of SEEP)."""
+
 ACTIVE = "active_standby"
 """Who stands by computes the same, and goes on at once."""
 
 METHODS = {
-    "precise": (ACTIVE, PASSIVE, UPSTREAM),
+    "precise": (ACTIVE, PASSIVE, UPSTREAM, STATE_BACKUP),
     "rollback": (UPSTREAM, PASSIVE, ACTIVE),
     "gap": (AMNESIA,),
 }
 """Kind of recovery -> the methods that promise it. Where nobody names one it is the first that can be, which
 upstream backup can't for every box."""
 
-METHODS_BY_STRENGTH = (AMNESIA, UPSTREAM, PRECISE_UPSTREAM, PASSIVE, ACTIVE)
+METHODS_BY_STRENGTH = (AMNESIA, UPSTREAM, PRECISE_UPSTREAM, STATE_BACKUP, PASSIVE, ACTIVE)
 """Each promises what those before it promise; but upstream backup repeats rows, and amnesia never does."""
 
 EXAMPLE = 'recovery="precise", method="active_standby"; left out, rows wait until the machine is back'

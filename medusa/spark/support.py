@@ -16,6 +16,7 @@ from medusa.query.boxes import (
     Join,
     KeyRouter,
     OrderedMerge,
+    Process,
     Sink,
     Source,
     SUnion,
@@ -46,6 +47,7 @@ _OTHERS = {
     Union: Way.ORDER,
     SUnion: Way.ORDER,
     ConnectionPoint: Way.PASS,
+    Process: Way.ONE,  # what orders the rows of its keys isn't in them
     KeyRouter: Way.REFUSED,
     OrderedMerge: Way.REFUSED,
     Sink: Way.SINK,

@@ -19,6 +19,7 @@ from msgspec import UNSET, UnsetType
 
 from medusa.decoders import converter
 from medusa.errors import DataError
+from medusa.units import duration_text, size_text
 
 __all__ = [
     "FOLLOWING",
@@ -26,6 +27,7 @@ __all__ = [
     "SEEDING",
     "AgreementStatus",
     "AwayStatus",
+    "BackupsStatus",
     "BoxFigures",
     "BoxStatus",
     "ComingStatus",
@@ -39,6 +41,7 @@ __all__ = [
     "FragmentStatus",
     "GoingStatus",
     "GonePublishers",
+    "HeldBackupStatus",
     "InputStatus",
     "LinkStatus",
     "LoadStatus",
@@ -687,6 +690,46 @@ class MovesStatus(_Status, frozen=True, kw_only=True):
         return bool(self.going or self.coming)
 
 
+class HeldBackupStatus(_Status, frozen=True, kw_only=True):
+    """The state of another node's fragment that is held here.
+
+    Attributes:
+        owner, epoch: whose it is, and in which epoch that sent it.
+        bytes: of the checkpoint that is held and of what has come of the next one.
+        age_us: so long ago the newest checkpoint that is held came whole; None: none is whole yet, so nothing
+            could be begun with it.
+    """
+
+    owner: str
+    epoch: int = 0
+    bytes: Annotated[int, Metric("backup_bytes", "Bytes of the fragment's state that the node holds.")] = 0
+    age_us: Annotated[
+        int | None,
+        Metric(
+            "backup_age_seconds",
+            "How long ago the newest checkpoint that is held came whole. No sample: none is whole yet.",
+        ),
+    ] = None
+
+    @property
+    def text(self) -> str:
+        """Behind its name: ``of m, epoch 2: 3.2 MiB, newest checkpoint 400ms old``."""
+        newest = "no checkpoint is whole yet"
+        if self.age_us is not None:
+            newest = f"newest checkpoint {duration_text(self.age_us // 100_000 * 100_000)} old"
+        return f"of {self.owner}, epoch {self.epoch}: {size_text(self.bytes)}, {newest}"
+
+
+class BackupsStatus(_Status, frozen=True, kw_only=True):
+    """What a node holds of others' fragments by ``method="state_backup"``; ``held`` by fragment."""
+
+    bytes: Annotated[int, Metric("backups_bytes", "Bytes of others' states that the node holds.")] = 0
+    limit_bytes: Annotated[
+        int, Metric("backups_limit_bytes", "Bytes of others' states that it may hold.")
+    ] = 0
+    held: dict[str, HeldBackupStatus] = {}
+
+
 class SplitStatus(_Status, frozen=True, kw_only=True):
     """A box that is being split, or merged."""
 
@@ -761,6 +804,8 @@ class ConfigurationStatus(_Status, frozen=True, kw_only=True):
         number: one higher with each decision.
         away: voters that this node doesn't hear.
         not_voting: voters that it hears, and that don't vote yet: they have lost what they had said.
+        without_state: fragments of which their owner says that they were on a disk that is lost, and that
+            nobody has taken over yet.
         fragments: those that somebody stands by for, or did.
     """
 
@@ -769,6 +814,7 @@ class ConfigurationStatus(_Status, frozen=True, kw_only=True):
     voters: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     not_voting: tuple[str, ...] = ()
+    without_state: tuple[str, ...] = ()
     fragments: dict[str, ReplicasStatus] = {}
 
 
@@ -844,6 +890,7 @@ class StatelessStatus(_Status, frozen=True, kw_only=True):
     Attributes:
         owner: by what is decided.
         streams: those that it has.
+        reads: streams of other fragments that it reads.
         may_have_it: other nodes that may have its state still.
         lost: none may: it is lost for good.
         why: in words, and what to do.
@@ -853,6 +900,7 @@ class StatelessStatus(_Status, frozen=True, kw_only=True):
     epoch: int
     owner: str
     streams: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
     may_have_it: tuple[str, ...] = ()
     lost: Annotated[
         bool,
@@ -1129,6 +1177,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     streams: tuple[str, ...] = ()
     moves: MovesStatus = MovesStatus()
     splits: tuple[SplitStatus, ...] = ()
+    backups: BackupsStatus = BackupsStatus()
     remote: dict[str, Any] = {}
     dht: dict[str, Any] | None = None
     elsewhere: dict[str, tuple[str, ...]] = {}

@@ -30,7 +30,7 @@ TABLE: dict[str, tuple[str, Way, bool, bool, bool]] = {
     "bsort": ("one", Way.ONE, False, False, True),
     "wsort": ("one", Way.ONE, False, False, True),
     "resample": ("one", Way.ONE, False, False, True),
-    "process": ("one", Way.ONE, False, False, True),
+    "process": ("keys", Way.ONE, True, False, True),
     "table": ("one", Way.ONE, False, True, True),
     "lookup": ("one", Way.ONE, False, True, True),
     "session": ("keys", Way.KEYS, True, True, True),

@@ -90,6 +90,25 @@ class Alarms:
         return pa.table({"key": pa.array([key], pa.int64()), "n": [state.n], "what": ["alarm"]})
 
 
+@md.register("test.Restless")
+class Restless:
+    """Its timers set themselves again, so it ends only because the input does; most are at one time."""
+
+    def rows(self, key: Any, batch: pa.RecordBatch, state: Any, now: int, input: str = "") -> dict[str, Any]:
+        state.n = (state.n or 0) + batch.num_rows
+        state.wake_at((now // 4 + 1) * 4)
+        return {"key": [key], "n": [state.n], "what": ["row " + ",".join(batch.schema.names)]}
+
+    def boundary(self, key: Any, time: int, state: Any) -> dict[str, Any] | None:
+        state.wake_at(time + 4)
+        state.n += 100
+        if state.n % 7 == 0:
+            state.clear()
+            return None
+        late = pa.array([time, time + 3], pa.timestamp("us"))
+        return {"key": [key, key], "n": [state.n, -1], "what": ["alarm", "later"], "_time": late}
+
+
 @md.register("test.Total")
 class Total:
     """The sum of integers, null where there is none: an aggregate of a user."""

@@ -11,6 +11,7 @@ import medusa as md
 from medusa.nodes.config.settings import Limits
 from medusa.query.types import schema_to_arrow
 from medusa.runtime.embedded.embedded_run import collect
+from medusa.sim.actors import keyed_timers
 from medusa.sim.actors.federation import Federation
 from medusa.sim.trials.queries import difference
 from medusa.wire.messages.split import Merge, Split
@@ -57,8 +58,15 @@ def united(rows):
     return some.sunion(past, bucket="1s", name="both")
 
 
+def timers(rows):
+    """A class of users; the next box gives each row its place in the order."""
+    made, out = keyed_timers.Reminders, keyed_timers.OUT | {"k": "int64"}
+    return rows.process(made, out, by="seg", state=keyed_timers.STATE, name="box")
+
+
 KINDS = {
-    each.__name__: each for each in (window, sliding, session, running, distinct, passing, joined, united)
+    each.__name__: each
+    for each in (window, sliding, session, running, distinct, passing, joined, united, timers)
 }
 
 
@@ -66,7 +74,10 @@ def query(kind):
     q = md.Query("q")
     rows = q.source("rows", SCHEMA, time="ts", slack="500ms").filter("v >= 0", name="all_rows")
     made = KINDS[kind](rows)
-    q.sink("out", made.filter("seg >= 0", name="last") if kind != "joined" else made)
+    if kind == "timers":
+        q.sink("out", made.running(place=md.count(), name="last"))
+    else:
+        q.sink("out", made.filter("seg >= 0", name="last") if kind != "joined" else made)
     return q
 
 

@@ -284,6 +284,51 @@ def test_a_query_that_is_deployed_again_while_a_node_still_has_the_removed_one_i
     run.publish()
 
 
+def test_who_stood_by_for_a_removed_query_has_a_part_of_the_next_once_it_has_heard_of_the_removal() -> None:
+    """It took the new part, and dropped it when it heard that the query before was removed."""
+    run = guarded(CUT)
+    run.lose("s1")
+    assert undeploy(run, "e").code == ""
+    back(run, "s1")
+    run.at, run.standby = {"e": CUT["e"], "s1": CUT["m"], "c": CUT["c"]}, {"s1": ["m", "s2"]}
+    run.owners.clear()
+    assert deploy_again(run) == ""
+    run.fed.run(for_us=5_000_000)
+    assert sorted(run.fed.nodes["s1"].brain.fragments) == ["q/kind"]
+    assert run.current("s1") == run.newest()
+    run.until_guarded("q/kind", 2)
+
+
+def test_what_is_late_of_a_removed_query_is_installed_nowhere() -> None:
+    """Whoever asked for it may never have heard of the removal, so it doesn't take the word back either."""
+    run = lost(CUT)
+    brain, life = run.fed.nodes["c"].brain, run.newest().life
+    spec = brain.catalog.fragments["q/out"]
+    asked = brain.catalog.installed_by("q/out")
+    refused = brain.installed.install(asked + 1, spec, "e", life)
+    assert refused is not None
+    assert refused.code == "E_CONTENDED", "e will hear that m coordinates it, and undoes nothing before"
+    assert undeploy(run, "m").code == ""
+    check_removed(run)
+    refused = brain.installed.install(asked + 1, spec, "e", life)
+    assert refused is not None
+    assert refused.code == "E_STALE"
+    assert not brain.fragments
+
+
+def test_a_node_that_knows_a_query_of_the_name_deploys_no_other_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though it has neither a part, nor the word of who coordinates it in its directory."""
+    run = guarded(WHOLE)
+    brain = run.fed.nodes["s2"].brain
+    monkeypatch.setattr(brain.coordinator, "elsewhere", lambda query: "")
+    client = run.fed.client("beside", "s2")
+    reply, _ = run.fed.answer(client, client.deploy_guarded(run.q, run.at, run.standby, run.witnesses))
+    assert (reply.code, reply.text) == ("E_DEPLOYED", "query 'q' is there already, from node 'e'")
+    assert coordinators(run) == ["e"]
+
+
 def test_an_undeploy_of_a_removed_query_that_a_node_passes_on_spares_the_next_of_its_name() -> None:
     run = guarded(CUT)
     run.lose("c")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.deploy.coordinator import DeploymentCoordinator
+from medusa.nodes.deploy.taken_over import TakenOverDeployments
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.wire.limits import SEQ_MAX
 from medusa.wire.messages.commands import Install, Remove, Reply
@@ -17,6 +18,7 @@ def coordinator(incarnation):
         query="q", nodes=("b", "c"), state=DEPLOYING, client="x", request=1, streams=()
     )
     tokens = iter(range(1, 1000))
+    numbers = iter(range(1, 1000))
     made = DeploymentCoordinator(
         catalog,
         outbox=outbox,
@@ -26,6 +28,9 @@ def coordinator(incarnation):
         install=lambda request, fragment, owner: Reply(request=request),
         way=lambda number, fragment: (Install(request=number, query="q", fragment=fragment.name), b""),
         remove=lambda request, query: Reply(request=request),
+        succeeded=TakenOverDeployments(
+            catalog, outbox=outbox, number=lambda: next(numbers), is_up=lambda node: True
+        ),
     )
     made.resume(0)
     return made, catalog, outbox

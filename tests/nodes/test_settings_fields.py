@@ -35,6 +35,7 @@ SIZES = {
     "credit": ("credit_bytes", 5 * MIB, GIB),
     "retention": ("retention_bytes", MIB, 64 * GIB),
     "memory": ("memory_bytes", 16 * MIB, 1024 * GIB),
+    "backups": ("backups_bytes", MIB, 1024 * GIB),
     "query_memory": ("query_memory_bytes", MIB, 1024 * GIB),
     "owner_memory": ("owner_memory_bytes", MIB, 1024 * GIB),
 }

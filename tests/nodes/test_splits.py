@@ -17,7 +17,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.move import Move
 from tests.nodes.parted import KINDS, Parting
 
-FEW = ("window", "passing", "joined", "united")
+FEW = ("window", "passing", "joined", "united", "timers")
 PARTS = ["q/box-1", "q/box-2", "q/box-3"]
 
 
@@ -46,9 +46,9 @@ def test_split_and_merged_while_rows_flow_it_gives_the_sequence_of_one_program(k
     world.check()
 
 
-def dies(what, turn, unsynced):
+def dies(what, turn, unsynced, kind="united"):
     """``m`` dies so many turns after the order to split or merge; whether it was over before."""
-    world = Parting("united", unsynced=unsynced)
+    world = Parting(kind, unsynced=unsynced)
     if what == "merge":
         assert world.told(world.split())[0].code == ""
         world.fed.run(for_us=20_000)
@@ -68,19 +68,21 @@ def dies(what, turn, unsynced):
     return over
 
 
+@pytest.mark.parametrize("kind", ["united", "timers"])
 @pytest.mark.parametrize("unsynced", ["lost", "kept"])
 @pytest.mark.parametrize(("what", "turn"), [("split", 14), ("merge", 14)])
-def test_whenever_its_node_dies_the_box_is_whole_or_in_parts(what, turn, unsynced):
-    dies(what, turn, unsynced)
+def test_whenever_its_node_dies_the_box_is_whole_or_in_parts(what, turn, unsynced, kind):
+    dies(what, turn, unsynced, kind)
 
 
 @pytest.mark.full
 @pytest.mark.issue(6)
+@pytest.mark.parametrize("kind", ["united", "timers"])
 @pytest.mark.parametrize("unsynced", ["lost", "kept", "torn"])
 @pytest.mark.parametrize("what", ["split", "merge"])
-def test_at_each_turn(what, unsynced):
+def test_at_each_turn(what, unsynced, kind):
     """Up to one at which the order is done."""
-    assert any(dies(what, turn, unsynced) for turn in range(1, 240))
+    assert any(dies(what, turn, unsynced, kind) for turn in range(1, 240))
 
 
 # --- what is refused, and what comes in between -----------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 import medusa as md
 from medusa.errors import QueryError
 from medusa.nodes.deploy.query_plan import planned_standby
+from medusa.nodes.placement.backup_nodes import backup_order
 from medusa.nodes.placement.estimating import traffic_of
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.recovered_outputs import recovered_outputs, ways_of
@@ -523,3 +525,87 @@ def test_windows_behind_a_fragment_that_repeats_rows_are_warned_of(wish, at, cou
         assert found[0].startswith(
             "rows of fragment 'q/rows' may come again when 'a' is lost, and count again"
         )
+
+
+# --- state that is backed up upstream ------------------------------------------------------------------
+
+BACKUP = {"recovery": "precise", "method": "state_backup"}
+
+
+def held(plan):
+    return {fragment.name: fragment.backup_nodes for fragment in plan.guarded()}
+
+
+def test_an_upstream_node_holds_the_state_and_the_least_busy_other_goes_on():
+    nodes = {**NODES, "a": replace(NODES["a"], load=0.9), "d": replace(NODES["d"], load=0.9)}
+    plan = planned(query(**BACKUP), nodes=nodes)
+    assert held(plan)["q/some"] == ("b",)
+    assert who(plan)["q/some"] == ("b", "e")
+    assert who(plan)["q/rows"] == held(plan)["q/rows"], "no node sends to it: whoever stands by holds it"
+    assert len(who(plan)["q/rows"]) == 1
+    assert all(fragment_from(fragment_to(each)) == each for each in plan.fragments)
+
+
+def test_who_is_named_goes_on_with_it():
+    plan = planned(query(**BACKUP), standby={"c": ("d", "e"), "b": ("d", "e")})
+    assert who(plan) == {"q/rows": ("d", "e"), "q/some": ("b", "d", "e")}
+    assert held(plan) == {"q/rows": ("d",), "q/some": ("b",)}
+    plan = planned(query(**BACKUP), standby={"c": ("b",), "b": ("c",)})
+    assert held(plan) == who(plan) == {"q/rows": ("c",), "q/some": ("b",)}
+
+
+@pytest.mark.parametrize("change", [{"up": False}, {"forgets": True}, {"abroad": "bob"}, {"agrees": False}])
+def test_an_unfit_node_upstream_holds_nothing(change):
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="s")
+    some = rows.filter("k > 0", name="some")
+    q.sink("out", some.filter("k > 1", name="more"), **BACKUP)
+    at = {"a": ["rows"], "b": ["some"], "c": ["more"]}
+    assert held(planned(q.graph, at))["q/more"] == ("b",)
+    nodes = {**NODES, "b": replace(NODES["b"], **change)}
+    if change.keys() & {"up", "abroad"}:  # A node of our own with a fragment of its has to be fit for others.
+        plan = planned(q.graph, at, nodes=nodes)
+        assert held(plan)["q/more"] != ("b",)
+        assert "b" not in who(plan)["q/more"]
+    else:
+        with pytest.raises(QueryError, match="'b'|agree|forgets"):
+            planned(q.graph, at, {"b": ("b",)}, nodes=nodes)
+
+
+def test_nobody_else_is_there_and_who_holds_it_goes_on():
+    nodes = {name: NODES[name] for name in ("b", "c")}
+    plan = planned(query(**BACKUP), nodes=nodes, here="b")
+    assert who(plan) == held(plan) == {"q/rows": ("c",), "q/some": ("b",)}
+    with pytest.raises(QueryError, match="no node can stand by for fragment 'q/rows' at 'b'"):
+        planned(query(**BACKUP), {"b": ["rows", "per_k", "some"]}, nodes={"b": NODES["b"]}, here="b")
+
+
+def test_what_several_nodes_send_to_is_spread_over_them():
+    names = [f"q/box{number}" for number in range(300)]
+    first = Counter(backup_order(name, ["a", "b", "c"])[0] for name in names)
+    assert set(first) == {"a", "b", "c"}
+    assert all(70 <= times <= 130 for times in first.values())
+    assert backup_order("q/x", ["a", "b", "a"]) in (("a", "b"), ("b", "a"))
+    assert backup_order("q/some", ["a", "b", "c"]) == backup_order("q/some", ["a", "b", "c"])
+    assert backup_order("q/x", []) == ()
+
+
+def test_what_a_backup_costs_and_promises():
+    graph = query(**BACKUP)
+    plan = planned(graph, standby={"b": ("d",), "c": ("d", "e")})
+    (output,) = recovered_outputs(plan, graph, traffic_of(graph), voters=5)
+    assert output.method == "state_backup"
+    assert output.guarantee == "exactly once, and goes on when a node is lost for good"
+    assert output.bytes_per_s == 0
+    assert "the state of q/some is held by b, which is sent each checkpoint" in output.overhead
+    assert "d or e goes on with it" in output.overhead
+    said = msgspec.json.decode(planned_standby(plan, StandbyWish(), "a", NODES), type=PlannedStandby)
+    assert said.backups == {"q/rows": ("d",), "q/some": ("b",)}
+
+
+def test_backup_nodes_belong_to_that_method():
+    plan = planned(query(**BACKUP))
+    spec = plan.fragments[0]
+    for wrong in ({"method": "passive_standby"}, {"backup_nodes": ()}, {"backup_nodes": ("d", "d")}):
+        with pytest.raises(QueryError, match="backup_nodes"):
+            fragment_from(fragment_to(msgspec.structs.replace(spec, **wrong)))

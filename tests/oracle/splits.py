@@ -41,11 +41,13 @@ def merged(box: OrderedMerge, *inputs: list[q.Row]) -> list[q.Row]:
             return (order,)
         alone = len(positions) == 1 or None in positions
         assert row.time is not None
+        if box.release is not None:
+            return (row.values[box.release], [], order)
         return (row.time + box.within_us * alone, [row.values[name] for name in box.by], order)
 
     kept = [row for rows in inputs for row in rows if box.arrival or not row.late]
     return [
-        q.Row({n: v for n, v in row.values.items() if n not in box.positions}, row.time, row.late, row.moment)
+        q.Row({n: v for n, v in row.values.items() if n not in box.hidden}, row.time, row.late, row.moment)
         for row in sorted(kept, key=place)
     ]
 

@@ -111,8 +111,19 @@ def processed(box: Process, *inputs: list[q.Row]) -> list[q.Row]:
     keys: dict[Any, tuple[int, Any, dict[str, Any], set[int]]] = {}
     made: list[q.Row] = []
 
-    def after(mark: Any, time: int, call: Call) -> None:
-        made.extend(q.Row(values, time) for values in call.out)
+    def place(number: int) -> int:
+        row, input = merged[number]
+        assert box.positions is not None
+        return int(input << 55) + int(row.values[box.positions[-1]])
+
+    def hidden(released: int, first_us: int, number: int) -> dict[str, int]:
+        """What a part of a split says of a row besides."""
+        if box.positions is None:
+            return {}
+        return dict(zip(box.positions, (released, first_us, place(number)), strict=True))
+
+    def after(mark: Any, time: int, call: Call, more: dict[str, int]) -> None:
+        made.extend(q.Row(values | more, time) for values in call.out)
         if call.clear:
             del keys[mark]
 
@@ -123,12 +134,12 @@ def processed(box: Process, *inputs: list[q.Row]) -> list[q.Row]:
             if not due:
                 return
             time, _, mark = min(due, key=lambda each: each[:2])
-            _, key, state, timers = keys[mark]
+            first, key, state, timers = keys[mark]
             timers.remove(time)
             call = Call(state, timers)
             assert on_timer is not None
             on_timer(call, key, time)
-            after(mark, time, call)
+            after(mark, time, call, hidden(time - 1, merged[first][0].time or 0, first))
 
     for number, (row, input) in enumerate(merged):
         assert row.time is not None
@@ -145,7 +156,7 @@ def processed(box: Process, *inputs: list[q.Row]) -> list[q.Row]:
             if fresh:
                 del keys[mark]
             continue
-        after(mark, row.time, call)
+        after(mark, row.time, call, hidden(row.time, -(1 << 62), number))
     wake(None)
     return made
 

@@ -64,7 +64,8 @@ def test_a_checkpoint_fits_whatever_is_wished() -> None:
         ),
         (
             {"recovery": "precise", "method": "amnesia"},
-            "method: expected 'active_standby', 'passive_standby' or 'upstream_backup', got 'amnesia'",
+            "method: expected 'active_standby', 'passive_standby', 'upstream_backup' or 'state_backup', got "
+            "'amnesia'",
             'amnesia is for recovery="gap"',
         ),
         (

@@ -30,9 +30,11 @@ from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import Outbox
 from medusa.wire.status_and_metrics import (
     AgreementStatus,
+    BackupsStatus,
     BoxStatus,
     ConsistencyStatus,
     FragmentStatus,
+    HeldBackupStatus,
     LinkStatus,
     LoadStatus,
     Metric,
@@ -167,6 +169,32 @@ def test_a_fragment_whose_owner_has_nothing_is_told_and_whether_it_is_lost(
     assert [(each.labels, each.value) for each in samples] == [(labels, 0 if others else 1)]
     details = details_of(network_of([Seen(address="tcp://n:1", name="n", status=status)]))
     assert (f"{shown}: q/a", "undeploy it") in details[key_of("node", "n")][1]
+
+
+def test_what_a_node_holds_for_others_is_told_and_shown() -> None:
+    whole = HeldBackupStatus(owner="m", epoch=3, bytes=2048, age_us=1_450_000)
+    coming = HeldBackupStatus(owner="n", epoch=1, bytes=1024)
+    backups = BackupsStatus(bytes=3072, limit_bytes=1 << 20, held={"q/a": whole, "r/b": coming})
+    status = NodeStatus(node="n", backups=backups)
+    names = [f"medusa_{each}" for each in ("fragment_backup_bytes", "fragment_backup_age_seconds")]
+    names += ["medusa_node_backups_bytes", "medusa_node_backups_limit_bytes"]
+    samples = [each for one in node_families(status) for each in one.samples if each.name in names]
+    assert {
+        (each.name, each.labels.get("query"), each.labels.get("fragment")): each.value for each in samples
+    } == {
+        (names[0], "q", "q/a"): 2048,
+        (names[0], "r", "r/b"): 1024,
+        (names[1], "q", "q/a"): 1.45,
+        (names[2], None, None): 3072,
+        (names[3], None, None): 1 << 20,
+    }
+    details = details_of(network_of([Seen(address="tcp://n:1", name="n", status=status)]))
+    told = "of m, epoch 3: 2 KiB, newest checkpoint 1s 400ms old"
+    assert ("holds q/a", told) in details[key_of("node", "n")][1]
+    text = printed([plain(status)])
+    assert f"  holds q/a {told}\n" in text
+    assert "  holds r/b of n, epoch 1: 1 KiB, no checkpoint is whole yet\n" in text
+    assert "  holds 3 KiB of 1 MiB for others\n" in text
 
 
 def test_how_a_stream_with_delay_is_and_what_is_missing_is_told_with_units() -> None:

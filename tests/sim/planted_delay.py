@@ -11,7 +11,32 @@ _LOOK = "nodes.consistency.missing_inputs:MissingInputs._look"
 _BOUND = "nodes.consistency.delay_bound:DelayBound"
 _WAITED = "now_us - seen.silent_us >= self._wait_us"
 
+_UNHEARD = "nodes.recovery.unheard_senders:UnheardSenders"
+_UNHEARD_TESTS = "tests/nodes/recovery/test_unheard_senders.py"
+
 DELAY: dict[str, Mistake] = {
+    "a fragment goes to who doesn't hear the sender either": Mistake(
+        area="recovery",
+        about="It is handed over blindly, and stands as still there. Nobody stands by in this scenario.",
+        edits=edit(
+            f"{_UNHEARD}._is_heard",
+            "if ago_us is None:\n        return False",
+            "if ago_us is None:\n        return True",
+        ),
+        tests=f"{_UNHEARD_TESTS}::test_who_stands_by_does_not_hear_it_either_and_the_owner_forks",
+    ),
+    "a fragment goes to who hasn't noticed yet that the sender is lost": Mistake(
+        area="recovery",
+        about="All lose it between two heartbeats, the owner first.",
+        edits=edit(f"{_UNHEARD}._is_heard", ">= missing[sender] + ALIVE_US", ">= 0"),
+        tests=f"{_UNHEARD_TESTS}::test_what_is_lost_for_both_counts_as_heard_by_nobody",
+    ),
+    "a fragment goes to and fro": Mistake(
+        area="recovery",
+        about="Over lines that come and go it is at another node each second.",
+        edits=edit(f"{_UNHEARD}._ask", "now_us < came_us + STAYS_US", "False"),
+        tests=f"{_UNHEARD_TESTS}::test_its_new_owner_misses_it_soon_and_forks",
+    ),
     "a fragment forks after twice the time": Mistake(
         area="consistency",
         about="New results come later than X.",

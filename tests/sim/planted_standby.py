@@ -48,6 +48,32 @@ STANDBY: dict[str, Mistake] = {
         scenarios=_SCENARIOS,
         seed=1,
     ),
+    "who takes the role over doesn't ask whether all is there": Mistake(
+        area="recovery",
+        about="The coordinator was lost before a node's disk had its part. Its successor has the query run "
+        "without that for ever.",
+        edits=edit(
+            "nodes.deploy.coordinator:DeploymentCoordinator.took_over",
+            "self._succeeded.begin(now_us, query)",
+            "pass",
+        ),
+        scenarios=_SCENARIOS,
+        seed=1548,
+        shows="SimulationError: liveness",
+    ),
+    "a removal of what isn't known yet says nothing": Mistake(
+        area="recovery",
+        about="A node that hears the removal of a query before its configuration keeps that for ever, and "
+        "takes its part out of the next query of that name once somebody says that this one was removed.",
+        edits=edit(
+            "nodes.fragments:Fragments.remove",
+            "self._catalog.is_over(query, message.life)",
+            "pass",
+        ),
+        scenarios=_SCENARIOS,
+        seed=1641,
+        shows="SimulationError: liveness",
+    ),
     "of two secondaries one is counted twice": Mistake(
         area="durability",
         about="The word of one that stands by counts for the other one too. Where both it and the owner are "
@@ -379,7 +405,7 @@ COORDINATORS: dict[str, Mistake] = {
             "nodes.recovery.coordination:Coordination._watch",
             "self._agreement.propose(now_us, query, silent.change, suspects=(coordinator,))",
             "self._agreement.propose(now_us, query, silent.change, suspects=(coordinator,)); "
-            "self._role.took_over(query, current.parts)",
+            "self._role.took_over(now_us, query, current.parts)",
         ),
         scenarios=("coordinators",),
         seed=0,

@@ -300,4 +300,16 @@ TRADING: dict[str, Mistake] = {
         seed=8,
         shows="SimulationError: charge: ",
     ),
+    "a host rests for ever": Mistake(
+        area="restarts",
+        about="A host that rests, as work isn't receipted, when its contract is revoked never takes that "
+        "back: its node wants to be woken at once from then on, for as long as it lives.",
+        edits=edit(
+            "market.ledger.provider_book:ProviderBook._stop_where_it_must",
+            "self._rests_since_us = None\n        if now_us",
+            "if now_us",
+        ),
+        scenarios=_IN,
+        tests="tests/market/ledger/test_books.py",
+    ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medusa.sim.checkers.first_publishers import FirstPublishers
+from medusa.sim.checkers.outages import Outages
 from medusa.sim.scenarios import run_scenario
 from tests.sim.planted_delay import DELAY, POLICIES
 from tests.sim.planting import fails_its_tests, noticed, planted
@@ -31,6 +32,25 @@ FOUND = {
         "delay",
         401,
     ): "a publisher could never reach the node where its source stands alone: nobody can miss it",
+    ("delay", 772): "a stream was called stable before its corrections, with a fork that hadn't waited",
+    (
+        "delay",
+        1121,
+    ): "a fork didn't wait for an input that was corrected for a moment: its rows came too late",
+    ("delay", 1440): "the same, of a source that was started again",
+    (
+        "delay",
+        1760,
+    ): "a stream was called stable while another input's sender was held up, for too short to say so",
+    ("delay", 1664): "the same, of a sender that had stood still",
+    ("delay", 2008): "the same, of a stream that was behind since a sender was started again",
+    ("delay", 873): "a fork wasn't renewed where an input was back, as another's tentative lane stood in",
+    ("delay", 1427): "a fork took another one's place, and lacked what a tentative lane had said before",
+    ("delay", 411): "the only way was down for less than X less the margin, of which nobody is told",
+    ("delay", 515): "a source that stands alone had its first publisher when the stream was being corrected",
+    ("delay", 1767): "the same",
+    ("delay", 1991): "that a stream is stable overtook the boundary that closes its last windows",
+    ("delay", 2055): "a source that lags attached anew, and was to show again that it comes no nearer",
     ("policies", 111): "an input was taken for stable before its sender had said how it is",
 }
 """Seeds that have failed, and why."""
@@ -68,6 +88,19 @@ def test_x_counts_once_all_sources_have_had_a_publisher() -> None:
     there.add("left")
     first.look(400)
     assert first.last_us == 300
+
+
+def test_what_was_down_for_a_short_time_counts_where_it_is_back() -> None:
+    down: set[str] = set()
+    outages = Outages(["a", "b"], lambda part: part not in down, lambda part: 0)
+    for now_us, parts in (100, ""), (200, "a"), (300, "ab"), (400, "b"), (500, "b"), (600, ""):
+        down.clear()
+        down.update(parts)
+        outages.look(now_us)
+    assert outages.ended(["a", "b"], 0, 600, for_us=400) == [(100, 300), (200, 500)]
+    assert outages.ended(["b"], 0, 600, for_us=299) == []
+    assert outages.ended(["a", "b"], 301, 600, for_us=400) == [(200, 500)]
+    assert outages.ended(["a", "b"], 0, 299, for_us=400) == []
 
 
 @pytest.mark.parametrize("seed", range(CI))

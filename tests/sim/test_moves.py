@@ -26,7 +26,8 @@ from tests.engine.test_splitting_run import (
 )
 from tests.sim.conftest import SPENT
 from tests.sim.planted_moves import MOVED, SPLIT, one_side_of_a_join_goes_to_the_first_part
-from tests.sim.planting import noticed
+from tests.sim.planted_process_splits import PROCESS_SPLITS
+from tests.sim.planting import fails_its_tests, noticed, planted
 
 SEEDS = {"move": 140, "splits": 60}
 """200 in all; half of them run in CI."""
@@ -44,6 +45,8 @@ CASES += [("splits", 159)]
 CASES += [("splits", 1364)]
 # The disk of a node that had been slow had work for 10 s more when they were given.
 CASES += [("splits", 1482)]
+# A class of users with timers is split and merged again.
+CASES += [("splits", 108), ("splits", 248)]
 # Who had handed a fragment over, and hadn't heard that it was taken, asked upstream for rows when it was just
 # coming back: that was taken for its arrival, and the owner had no place there any more.
 CASES += [("move", 3321), ("move", 3732), ("move", 3821)]
@@ -190,6 +193,18 @@ def test_a_planted_mistake_is_noticed_by_its_recorded_seed(mistake, monkeypatch)
     recorded, plant = (MOVED | SPLIT)[mistake]
     plant(monkeypatch)
     assert noticed(lambda seed: run_scenario(name, seed).violation, recorded, "SimulationError: ")
+
+
+@pytest.mark.parametrize("name", [name for name, mistake in PROCESS_SPLITS.items() if not mistake.tests])
+def test_a_mistake_in_splits_of_classes_is_noticed_by_its_recorded_seed(name):
+    mistake = PROCESS_SPLITS[name]
+    with planted(mistake):
+        assert noticed(lambda seed: run_scenario("splits", seed).violation, mistake.seed, mistake.shows)
+
+
+@pytest.mark.parametrize("name", [name for name, mistake in PROCESS_SPLITS.items() if mistake.tests])
+def test_a_mistake_in_splits_of_classes_is_noticed_by_its_tests(name):
+    assert fails_its_tests("tests.sim.planted_process_splits:PROCESS_SPLITS", name) == ""
 
 
 def test_one_side_of_a_join_in_the_first_part_is_noticed_by_a_unit_test(monkeypatch):

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 from medusa.cli.main import main
 from medusa.nodes.fragment import host
 from medusa.sim.scenarios import SCENARIOS, run_scenario, smallest
-from medusa.sim.trials.trial import faults_of
+from medusa.sim.trials.trial import faults_of, run_trial
 from medusa.sim.world.fault_kinds import (
     AIMED,
     AIMED_SPLITS,
@@ -251,6 +252,21 @@ def test_faults_that_are_left_out_change_neither_options_nor_input():
     assert calm.faults == ()
     assert calm.ok
     assert calm.delivered == whole.delivered
+
+
+@pytest.mark.parametrize("only", [None, [0, 1]])
+def test_all_faults_end_after_the_last_of_them_has_begun(only):
+    """A disk that fails for as long as there are faults would fail for ever."""
+    scenario = replace(SCENARIOS["nodes"], safety_us=100_000)
+    whole = run_trial("nodes", scenario, 4, keep_trace=True, only=only)
+    assert whole.ok, str(whole)
+    last_us = max(fault.at_us for fault in drawn("nodes", 4))
+    assert last_us > scenario.safety_us
+    [ended] = [line for line in whole.last if line.endswith("all faults end")]
+    assert float(ended.split("s")[0]) * 1e6 == last_us
+    begun = [line for line in whole.last if " world    fault " in line]
+    assert begun
+    assert whole.last.index(ended) > whole.last.index(begun[-1])
 
 
 def test_what_a_mind_raises_is_a_finding_like_any_other():

@@ -33,6 +33,16 @@ FOUND = (
     299,
     # The lost owner had had the query before and said a higher epoch than its successor: nobody found that.
     2043,
+    # Who was asked to deploy lost the role before it had answered, and the trial asked nobody else.
+    *(768, 1105),
+    # What was given to a slow machine took as long when that was slow no more.
+    1756,
+    # The coordinator was lost before all was there: its successor had it run without a part.
+    1548,
+    # A node heard a removal before the configuration that it ends, and later removed part of the next query.
+    1641,
+    # A vote that a disk had, until the query was removed from there, wasn't counted by the checker.
+    1069,
 )
 """Seeds that have shown something before, beside those of the first hundred."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from medusa.engine.state.checkpoint import seal
 from medusa.runtime.engine_host.group_names import begun_name, catalog_names, group_name
-from medusa.sim.actors.start_check import StartCheck, check_marks
+from medusa.sim.actors.start_check import StartCheck, check_marks, lacks_newest
 from medusa.sim.checkers.losses import more_than
 from medusa.sim.scenarios import run_scenario
 from medusa.sim.world.disk import Disk
@@ -163,3 +163,19 @@ def test_fewer_rows_explain_lower_counts_and_missing_rows_alone():
     rows = pa.table({"k": ["a"], "v": [1]})
     assert not more_than(rows.slice(1), rows)
     assert more_than(pa.concat_tables([rows, rows]), rows)
+
+
+def test_a_newest_checkpoint_that_is_not_whole_is_told_from_others():
+    """By the disk alone, whatever a node makes of it."""
+    disk, name = Disk("a"), "q/part"
+    assert not lacks_newest(disk, name)
+    for number in (3, 5):
+        disk.write(group_name(name, number), seal({"log": b"x" * 90}, {"token": number}))
+    disk.write(group_name("q/other", 9), {"log": b"no seal"})
+    disk.write(begun_name(name, 3), {})
+    assert not lacks_newest(disk, name)
+    disk.begin(group_name(name, 7), seal({"log": b"x" * 90}, {"token": 7}))
+    disk.crash("torn")
+    assert lacks_newest(disk, name)
+    disk.delete(group_name(name, 7))
+    assert not lacks_newest(disk, name)

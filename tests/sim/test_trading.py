@@ -15,9 +15,17 @@ from tests.sim.planting import fails_its_tests, noticed, planted
 SCENARIOS = ("trading", "deserted")
 SEEDS = 25
 """Of each of the two."""
+FOUND = {
+    154: "a host that rested when its contract was revoked wanted to be woken at once, for ever",
+    171: "checkers: a stop after two intervals was taken for one that came too late",
+    177: "checkers: its owner was thirty times slower, and took its guest home late",
+    207: "checkers: an owner pays to be rid of load, also of what isn't its fragments'",
+    243: "checkers: a guest that nobody pays for goes home after an interval, and some",
+}
+"""Seeds of ``trading`` that failed once, and why."""
 SEARCHED = 200
 CAUGHT_MIN = 18
-"""Of 22. Fewer: something that was seen isn't any more."""
+"""Of 23. Fewer: something that was seen isn't any more."""
 CAUGHT = {name: mistake for name, mistake in TRADING.items() if mistake.seed is not None}
 BY_TESTS = {name: mistake for name, mistake in TRADING.items() if mistake.tests}
 
@@ -35,6 +43,11 @@ def test_seed(scenario: str, seed: int) -> None:
     """Nothing runs without a contract that allows it, each move was worth it to both, one node has a fragment
     in each epoch, the answer is that of one program, and both book the same."""
     passed(scenario, seed)
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_failed_once(seed: int) -> None:
+    passed("trading", seed)
 
 
 @pytest.mark.full

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from medusa.sim.scenarios import run_scenario
+from tests.sim.planted_backup import BACKUP
 from tests.sim.planted_standby import BY_METHOD
 from tests.sim.planting import fails_its_tests, noticed, planted
 
@@ -15,6 +16,10 @@ CI = 8
 FOUND = (
     # Who was chosen died before its disk knew, and the owner before had only slept: nobody had the state.
     *(72, 172),
+    # A fault that lasts until all end began after they had.
+    23,
+    # Power went amid the owner's newest checkpoint, and the only node that held its state was lost.
+    43,
 )
 """Seeds that have shown something before."""
 
@@ -59,9 +64,9 @@ def test_its_tests_notice_it(name: str) -> None:
     assert not fails_its_tests("tests.sim.planted_standby:BY_METHOD", name)
 
 
-@pytest.mark.parametrize("name", [name for name, each in BY_METHOD.items() if not each.tests])
+@pytest.mark.parametrize("name", [*(name for name, each in BY_METHOD.items() if not each.tests), *BACKUP])
 def test_the_recorded_seed_notices_it(name: str) -> None:
-    mistake = BY_METHOD[name]
+    mistake = {**BY_METHOD, **BACKUP}[name]
     assert mistake.seed is not None
     [scenario] = mistake.scenarios
     with planted(mistake):

@@ -7,9 +7,12 @@ import pytest
 
 from medusa.elements import Boundary
 from medusa.errors import StateError
+from medusa.nodes.node import NodeMind
 from medusa.sim.actors.host import Host
 from medusa.sim.actors.relay import pack_rows, unpack_rows
+from medusa.sim.actors.worker import Worker
 from medusa.sim.checkers.delivery import Delivered, check_receiver
+from medusa.sim.scenarios import run_scenario
 from medusa.sim.world.disk import Disk
 from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
@@ -321,3 +324,85 @@ def test_a_receiver_beyond_its_window_is_noticed():
     with pytest.raises(SimulationError, match="durable"):
         check_receiver("r", pair.receiver)
     pair.receiver.peer_event(0, LinkEvent.PEER_DOWN)
+
+
+class Place:
+    """A machine that never dies."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.slowness = world, 1
+
+    def in_this_life(self, call):
+        return call
+
+
+def done_at(changes, *, jobs=100, job_us=1000, seed=1):
+    """When each job is done that a worker is given at once, where its machine's slowness changes at times."""
+    world = World(seed)
+    place, done = Place(world), []
+    worker = Worker(place, job_us, world.dice("jobs"))
+
+    def slow_down(times):
+        before, place.slowness = place.slowness, times
+        worker.slows_down(before, times)
+
+    for at_us, times in changes:
+        world.at(at_us, lambda times=times: slow_down(times))
+    world.at(1, lambda: [worker.give(lambda: done.append(world.now_us)) for _ in range(jobs)])
+    world.run(until_us=100_000_000, events_max=10_000)
+    assert worker.free_us == done[-1]
+    assert worker.cpu_us() == done[-1] - 1
+    return [each - 1 for each in done]
+
+
+def test_a_machine_that_is_slow_no_more_does_what_waits_as_fast_as_ever():
+    """Else what was given to it while it was slow would take as long as if it were slow for ever."""
+    usual = done_at([])
+    assert len(usual) == 100
+    slow_until_us = 50_001
+    slow = done_at([(0, 30), (slow_until_us, 1)])
+    assert len(slow) == 100
+    was_done = (slow_until_us - 1) // 30
+    for at_us, usually_us in zip(slow, usual, strict=True):
+        if usually_us * 30 < slow_until_us:
+            assert at_us == usually_us * 30
+        else:  # A unit of time is lost where a part of one was done.
+            assert at_us == pytest.approx(slow_until_us + usually_us - was_done, abs=2)
+
+
+def test_a_machine_that_becomes_slow_is_so_in_what_waits_too():
+    usual, slow = done_at([]), done_at([(20_001, 7)])
+    assert [each for each in slow if each <= 20_000] == [each for each in usual if each <= 20_000]
+    assert slow[-1] == 20_000 + 7 * (usual[-1] - 20_000)
+
+
+def test_a_node_that_always_wants_to_be_woken_at_once_spins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was only noticed by two million events, minutes later: most such runs end before that."""
+    wakes = NodeMind.wake_at_us
+
+    def hasty(mind: NodeMind, now_us: int) -> int:
+        return now_us if mind.settings.name == "core" and now_us > 300_000 else wakes(mind, now_us)
+
+    monkeypatch.setattr(NodeMind, "wake_at_us", hasty)
+    outcome = run_scenario("nodes", 0, only=[])
+    assert outcome.violation == "SimulationError: spins: core wants to be woken at once, again and again"
+    assert outcome.events < 20_000
+
+
+def test_a_thread_has_used_no_more_than_has_gone_by() -> None:
+    """What a slow machine was given counted at once: a node of three threads took eleven cores, and its owner
+    sold load for as long as that was in its means (seeds 177 and 207 of ``trading``)."""
+    world = World(1)
+    place = Place(world)
+    place.slowness = 30
+    worker, done = Worker(place, 20_000, world.dice("worker")), []
+    assert worker.cpu_us() == 0
+    for number in range(5):
+        worker.give(lambda number=number: done.append(number))
+    given_us = worker.free_us
+    assert worker.cpu_us() == 0
+    world.run(until_us=given_us // 2, events_max=10)
+    assert worker.cpu_us() == given_us // 2
+    world.run(until_us=2 * given_us, events_max=10)
+    assert done == [0, 1, 2, 3, 4]
+    assert worker.cpu_us() == given_us

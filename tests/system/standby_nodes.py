@@ -66,9 +66,9 @@ class StandbyNodes(ForkedNodes):
             words += ["--server-key", str(self.folder / f"{name}.pub")]
         return words
 
-    def replicas(self, fragment: str) -> dict[str, Any]:
-        """Who has a fragment, as the coordinator says."""
-        with self.connect("e") as fed:
+    def replicas(self, fragment: str, *, by: str = "e") -> dict[str, Any]:
+        """Who has a fragment, as the coordinator says; ``by``: that is this node."""
+        with self.connect(by) as fed:
             return fed.status()["queries"]["q"]["configuration"]["fragments"][fragment]
 
     def until_guarded(self, fragment: str, *secondaries: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -13,21 +14,32 @@ from tests.system.test_splits import ROWS, SCHEMA, query, rows
 
 pytestmark = pytest.mark.system
 
-AHEAD = 10 * ROWS
-"""Rows that are published and not read yet: a stream, not a flood."""
-
 
 class Stream:
-    """A publisher that goes on until it is told to end, and a reader of each sink."""
+    """A publisher that goes on until it is told to end, and a reader of each sink.
 
-    def __init__(self, nodes: ForkedNodes) -> None:
-        self.nodes = nodes
+    Args:
+        query: makes what is deployed, with the source and the sinks of that of ``tests.system.test_splits``.
+        passed: whether a row of ``all`` stands for one that was published.
+        ahead: so many rows are published and not read yet: a stream, not a flood.
+    """
+
+    def __init__(
+        self,
+        nodes: ForkedNodes,
+        query: Callable[[], md.Query] = query,
+        passed: Callable[[dict[str, object]], bool] = lambda row: True,
+        *,
+        ahead: int = 10 * ROWS,
+    ) -> None:
+        self.nodes, self._ahead = nodes, ahead
+        self._query, self._passed, self._through = query, passed, 0
         self.published = 0
         self.got: dict[str, list[dict[str, object]]] = {"out": [], "all": []}
         self.failed: list[BaseException] = []
         self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._publish)]
-        self._threads += [threading.Thread(target=self._read, args=(sink,)) for sink in self.got]
+        targets = [(self._publish, ()), *((self._read, (sink,)) for sink in self.got)]
+        self._threads = [threading.Thread(target=run, args=args, daemon=True) for run, args in targets]
         for thread in self._threads:
             thread.start()
 
@@ -35,7 +47,7 @@ class Stream:
         try:
             with md.connect(self.nodes.addresses["a"]) as fed:
                 while not self._over.wait(0.01):
-                    if self.published - len(self.got["all"]) < AHEAD:
+                    if self.published - self._through < self._ahead:
                         fed.publish("q.rows", rows(self.published))
                         self.published += ROWS
                 fed.finish("q.rows")
@@ -46,7 +58,10 @@ class Stream:
         try:
             with md.connect(self.nodes.addresses["b"]) as fed:
                 for train in fed.subscribe(f"q.{sink}", from_="oldest"):
-                    self.got[sink] += train.batch.to_pylist()
+                    came = train.batch.to_pylist()
+                    self.got[sink] += came
+                    if sink == "all":
+                        self._through += sum(map(self._passed, came))
         except BaseException as error:
             self.failed.append(error)
 
@@ -65,7 +80,7 @@ class Stream:
         assert self.failed == []
         begins = range(0, self.published, ROWS)
         table = {name: [value for begin in begins for value in rows(begin)[name]] for name in SCHEMA}
-        expected = md.collect(query(), rows=table)
+        expected = md.collect(self._query(), rows=table)
         for sink, got in self.got.items():
             assert got == expected[sink].to_pylist()
 

@@ -12,6 +12,7 @@ from medusa.nodes.consistency.states import CONSISTENCY
 from medusa.nodes.fragment.automaton import LIFE, TURN
 from medusa.nodes.message_table import MESSAGES
 from medusa.nodes.migration.automaton import OWNER, TARGET
+from medusa.nodes.recovery.owner_preference import PREFERENCE, SAID
 from medusa.nodes.recovery.replication_automaton import REPLICATION
 from medusa.nodes.recovery.succession_table import SUCCESSION, Here
 from medusa.nodes.repartition.automaton import SPLIT
@@ -141,6 +142,14 @@ def succession_table():
     return "\n".join(rows)
 
 
+def owner_preference():
+    """Which node is to have a fragment, the first that is there."""
+    rows = ["|  | who has it | if it hears | how its streams are there |", "|---|---|---|---|"]
+    for place, (candidate, hears) in enumerate(PREFERENCE, 1):
+        rows.append(f"| {place} | {candidate.value} | {hears.value} | `{SAID[hears]}` |")
+    return "\n".join(rows)
+
+
 MOVING = {"owner": lambda: automaton(OWNER), "target": lambda: automaton(TARGET)}
 """Of docs/moving.md."""
 
@@ -162,7 +171,7 @@ NODES = {
 }
 """Of docs/nodes.md."""
 
-DELAYED = {"consistency": lambda: automaton(CONSISTENCY)}
+DELAYED = {"consistency": lambda: automaton(CONSISTENCY), "preference": owner_preference}
 """Of docs/dpc.md."""
 
 TRADING = {"negotiation": lambda: automaton(NEGOTIATION)}

@@ -21,7 +21,7 @@ from medusa.wire.messages.move import Got
 from medusa.wire.messages.remote import StoppedRemote
 from medusa.wire.outbox import Outbox
 
-LAYOUTS = {2: "48d973daa7e72547"}
+LAYOUTS = {2: "0a0184af478953db"}
 """By version, a digest of the fields of all messages. Where fields with defaults were added at the end of a
 message the digest changes; where anything else did raise ``PROTOCOL_VERSION`` and add one under it."""
 

@@ -239,6 +239,45 @@ def test_what_is_stable_behind_a_row_is_so_once_that_has_come():
     assert (pair.text, states(pair)[-1]) == ("abc", ("stable", 0))
 
 
+def test_what_is_stable_behind_a_promise_is_so_once_that_has_come():
+    """Found by seed 1991 of ``delay``: the rows were there, and the window that they complete was open."""
+    pair = failing()
+    pair.train("abc")
+    pair.sender.boundary(0, 7)
+    pair.sender.tentative.state(0, "stable", 0)
+    pair.sender.boundary(0, 9)
+    pair.collect()
+    rows, promise, said, later = pair.to_receiver
+    assert (said[0].seq, said[0].boundary_us) == (3, 7), "what comes later isn't waited for"
+    pair.to_receiver = []
+    for message, payload in (rows, said):
+        pair.bring(message, payload)
+    assert states(pair) == [("up_failure", 1)]
+    for message, payload in (promise, later):
+        pair.bring(message, payload)
+    assert states(pair)[-1] == ("stable", 0)
+
+
+def test_a_later_promise_is_enough_for_what_is_stable():
+    """Of two that wait the first is left out."""
+    pair = failing()
+    pair.sender.boundary(0, 7)
+    pair.sender.tentative.state(0, "stable", 0)
+    pair.collect()
+    promise, said = pair.to_receiver
+    pair.to_receiver = []
+    pair.bring(*said)
+    assert states(pair) == [("up_failure", 1)]
+    pair.bring(replace(promise[0], time_us=8), promise[1])
+    assert states(pair)[-1] == ("stable", 0)
+
+
+def test_a_stream_that_has_promised_nothing_says_that_it_is_stable_as_before_there_were_promises():
+    said = StreamState(stream="s", epoch=1, frame=2, state="stable", fork=0, seq=3)
+    header = bytes(encode_frame(said)[0])
+    assert header == msgspec.msgpack.encode(msgspec.msgpack.decode(msgspec.msgpack.encode(said))[:-1])
+
+
 def promises(pair):
     return [each.time_us for each in pair.guesses if isinstance(each, TentativePromise)]
 

@@ -9,6 +9,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medusa.elements import START_US
 from medusa.errors import RemoteProtocolError
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState, SenderState
 from medusa.wire.link.tentative_receiver import StateChanged, TentativePromise, TentativeRowsCame
@@ -23,7 +24,7 @@ NARROW = LinkSettings(
     tentative_bytes_max=800,
 )
 STEPS = (
-    *(6 * ("rows",) + 3 * ("promise",) + 2 * ("stable rows",) + 2 * ("state",)),
+    *(6 * ("rows",) + 3 * ("promise",) + 2 * ("stable rows",) + ("stable promise",) + 2 * ("state",)),
     *(8 * ("frames",) + 4 * ("take",) + 2 * ("wait",) + ("cut", "restart")),
 )
 
@@ -33,7 +34,8 @@ class Lane:
 
     Attributes:
         put_out: fork, as the sender counts over all its lives -> times of its rows.
-        ends: of each time the stream became stable, how many rows that count there were.
+        ends: of each time the stream became stable, how many rows that count there were, and what it had
+            promised.
     """
 
     def __init__(self, dice):
@@ -45,12 +47,14 @@ class Lane:
         self.fork = self.forks = 0
         self.state = "stable"
         self.promised_us = 0
-        self.ends = [0]
+        self.ends = [(0, None)]
         self.stable_rows = 0
+        self.stable_us = None
         self.steps = {
             "rows": self.rows,
             "promise": self.promise,
             "stable rows": self.stable_rows_come,
+            "stable promise": self.stable_promise_comes,
             "state": self.state_changes,
             "frames": self.frames,
             "wait": self.wait,
@@ -82,11 +86,15 @@ class Lane:
         self.stable_rows += len(text)
         self.pair.train(text)
 
+    def stable_promise_comes(self):
+        self.stable_us = (self.stable_us or 0) + self.dice.randrange(1, 3)
+        self.pair.sender.boundary(self.pair.now_us, self.stable_us)
+
     def state_changes(self):
         self.state = self.dice.choice(["stable", "up_failure", "stabilization", "up_failure"])
         if self.state == "stable":
             self.fork = 0
-            self.ends.append(self.stable_rows)
+            self.ends.append((self.stable_rows, self.stable_us))
         elif self.dice.random() < 0.5 or not self.fork:
             self.fork += 1 + self.dice.randrange(2)
             self.forks += 1
@@ -222,14 +230,16 @@ def test_a_stream_is_stable_no_sooner_than_its_corrections_have_come(steps, dice
         """Of what was said of this attachment, some 'stable' holds from the next row on."""
         nonlocal epoch, said
         if isinstance(message, StreamState) and message.state == "stable":
-            said = [*(said if message.epoch == epoch else ()), message.seq]
+            stands = message.seq, message.boundary_us
+            said = [*(said if message.epoch == epoch else ()), stands]
             epoch = message.epoch
-            assert message.seq in lane.ends, "where the stream became stable"
+            assert stands in lane.ends, "where the stream became stable"
         count = len(lane.pair.guesses)
         bring(message, payload)
         for guess in lane.pair.guesses[count:]:
             if isinstance(guess, StateChanged) and guess.state == "stable":
-                assert lane.pair.receiver.next_seq >= min(said)
+                has = lane.pair.receiver.next_seq, lane.pair.receiver.boundary_us
+                assert any(has[0] >= seq and has[1] >= (at_us or START_US) for seq, at_us in said)
 
     lane.pair.bring = brought
     for step in steps:

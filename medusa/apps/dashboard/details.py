@@ -130,6 +130,8 @@ def _of_node(node: NodeView, standbys: Sequence[StandbyView]) -> Iterator[tuple[
         yield f"UNDECIDED: query {query}", f"{of.why}, for {ago(of.waits_us // 1_000_000)}"
     for fragment, stateless in status.without_state.items():
         yield f"{'LOST' if stateless.lost else 'WITHOUT STATE'}: {fragment}", stateless.why
+    for fragment, held in status.backups.held.items():
+        yield f"holds {fragment}", held.text
     for name, field, value in (*titled(status), *titled(status.load)):
         yield name, figure(field, value)
     for peer, state in sorted(status.peers.items()):

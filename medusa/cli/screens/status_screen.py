@@ -15,8 +15,10 @@ from medusa.query.delay_policies import PROCESS
 from medusa.query.recovery import AMNESIA
 from medusa.runtime.client.status.bounded_streams import STABLE, unstable_text
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
+from medusa.runtime.client.status.lost_state import LostState, lost_states
 from medusa.units import duration_text, size_text
 from medusa.wire.status_and_metrics import (
+    BackupsStatus,
     CauseStatus,
     ConfigurationStatus,
     ConsistencyStatus,
@@ -53,10 +55,10 @@ def screen(statuses: Sequence[Status]) -> RenderableType:
 
     known = [status_of(said) if "rows_in" in said else None for said in statuses]
     whole = [status for status in known if status is not None]
-    guarded = guarded_fragments(whole)
+    guarded, lost = guarded_fragments(whole), lost_states(whole)
     parts: list[RenderableType] = []
     for said, status in zip(statuses, known, strict=True):
-        first, *others = _of_little(said) if status is None else _of_node(status, guarded)
+        first, *others = _of_little(said) if status is None else _of_node(status, guarded, lost)
         parts.append(Text(plain(first), style="bold"))
         parts += [Text(plain(f"  {line}")) for line in others]
     for title, names, rows in (
@@ -98,7 +100,11 @@ def _of_little(status: Status) -> Iterator[str]:
     yield f"reads: {', '.join(status['streams']) or 'nothing'}"
 
 
-def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator[str]:
+def _of_node(
+    status: NodeStatus,
+    guarded: Sequence[GuardedFragment],
+    lost: Mapping[tuple[str, str], LostState],
+) -> Iterator[str]:
     load = status.load
     held = "" if load.memory_bytes is None else f", {size_text(load.memory_bytes)} of memory"
     yield (
@@ -139,7 +145,9 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
     for query, undecided in status.undecided.items():
         yield f"UNDECIDED: query {query}{_for(undecided.waits_us)}: {undecided.why}"
     for fragment, stateless in status.without_state.items():
-        yield f"{'LOST' if stateless.lost else 'WITHOUT STATE'}: {stateless_text(fragment, stateless)}"
+        state = lost.get((status.participant, fragment), LostState())
+        had = f". {state.text}" if stateless.lost and state.text else ""
+        yield f"{'LOST' if stateless.lost else 'WITHOUT STATE'}: {stateless_text(fragment, stateless)}{had}"
     for each in guarded:
         told = status.queries.get(each.query)
         if each.replicas.owner == status.node and (told is None or told.configuration is UNSET):
@@ -160,6 +168,7 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
         yield f"{fragment} is being moved to {going.to}: {going.state}, {sent} sent{waits}"
     for fragment, coming in status.moves.coming.items():
         yield f"{fragment} is coming from {coming.origin}: {coming.state}"
+    yield from _backups(status.backups)
     counts = (
         ("late", status.late),
         ("dead", status.dead),
@@ -170,8 +179,8 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
         yield ", ".join(f"{count:,} {name} rows" for name, count in counts if count)
     for part in status.fragments:
         if part.lost_unknown:
-            lost = lost_rows_text(part)
-            yield f"LOST: {part.fragment}: rows, and nobody can say how many: {lost}{_uncounted(part)}"
+            known = lost_rows_text(part)
+            yield f"LOST: {part.fragment}: rows, and nobody can say how many: {known}{_uncounted(part)}"
         elif part.uncounted and part.method == AMNESIA:
             yield f"{part.fragment}: were it lost, nobody could say how many rows{_uncounted(part)}"
     for title, field, value in (*titled(status), *titled(load)):
@@ -179,6 +188,14 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield f"{title}: {figure(field, value)}"
     if status.refused:
         yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status.refused.items())
+
+
+def _backups(backups: BackupsStatus) -> Iterator[str]:
+    """States of others' fragments that are held."""
+    for fragment, of in backups.held.items():
+        yield f"holds {fragment} {of.text}"
+    if backups.held:
+        yield f"holds {size_text(backups.bytes)} of {size_text(backups.limit_bytes)} for others"
 
 
 def _unstable(stream: str, of: ConsistencyStatus) -> str:

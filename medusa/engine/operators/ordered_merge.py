@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from medusa.elements import END_US, START_US, Kind, Train
+from medusa.elements import END_US, START_US, Boundary, Element, Kind, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.group_numbers import one_batch
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
@@ -24,10 +26,22 @@ MISSING = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class _Came:
-    """Rows that came after a boundary of their input."""
+    """Rows that wait.
+
+    Attributes:
+        after_us: the boundary of their input before which they didn't come.
+        until_us: the one that came next; None: none has.
+        first: the lowest of their numbers.
+    """
 
     after_us: int
+    until_us: int | None
+    first: int
     train: Train
+
+    def waits_at(self, time_us: int) -> bool:
+        """Whether a row of another part that isn't here yet may belong before these."""
+        return self.until_us is None or self.until_us > time_us
 
 
 class OrderedMergeBox(Operator):
@@ -35,8 +49,9 @@ class OrderedMergeBox(Operator):
 
     In order of release (windows, joins): a row leaves when no part can send one that is released
     earlier. In order of arrival: the router sends every boundary to all parts at the same place
-    between two rows, and the parts pass it on there. So what came from each of them before the same
-    boundary are the rows that went into the router before it, and they leave by their numbers.
+    between two rows. A part passes it on there or, over a link, together with a later one behind the rows
+    between them: boundaries go missing, but none overtakes a row. So once all parts have passed the
+    boundary behind a row, all rows with lower numbers are here, and it leaves behind those.
     """
 
     kind = "ordered_merge"
@@ -51,50 +66,93 @@ class OrderedMergeBox(Operator):
         self._shown = [names.index(name) for name in self._output.names]
         self._by = [names.index(name) for name in spec.by]
         self._positions = [names.index(name) for name in spec.positions]
+        self._release = None if spec.release is None else names.index(spec.release)
         self._came: list[list[_Came]] = [[] for _ in spec.inputs]
         self._waiting = TimedRowBuffer(self._input)
+
+    def receive(self, input: int, element: Element) -> None:
+        if isinstance(element, Boundary) and element.time_us > self.inputs_us[input]:
+            self._close(input, element.time_us)
+        super().receive(input, element)
+
+    def _close(self, input: int, until_us: int) -> None:
+        """This is the boundary behind what came last."""
+        came = self._came[input]
+        for index in range(len(came) - 1, -1, -1):
+            if came[index].until_us is not None:
+                break
+            came[index] = replace(came[index], until_us=until_us)
 
     def on_train(self, input: int, train: Train) -> None:
         if train.kind is not Kind.STABLE:
             self.emit_train(self._plain(train))
         elif self._spec.arrival:
-            self._came[input].append(_Came(self.inputs_us[input], train))
+            self._came[input].append(self._waits(train, self.inputs_us[input], None))
         else:
             kept = self.on_time(train)
             if len(kept):
                 self._waiting.add(self._released(kept))
 
     def on_boundary(self, time_us: int) -> None:
-        self._send(time_us)
-        self.advance(time_us)
-
-    def _send(self, time_us: int) -> None:
         if self._spec.arrival:
             self._leave(time_us)
+            held = (each.after_us for came in self._came for each in came)
+            self.advance(min(time_us, min(held, default=time_us)))
         else:
             rows = self._waiting.ready(min(time_us + self._spec.within_us, int(END_US)))
             if rows is not None:
                 self.emit_train(self._ordered(rows))
+            self.advance(time_us)
 
     def flush(self) -> None:
         """Send what waits though no boundary has passed it; only where all parts have taken the same rows.
 
         Only rows in order of arrival can wait then.
         """
-        self._leave(int(END_US) + 1)
+        came, self._came = self._came, [[] for _ in self._came]
+        self._emit_in_order([each.train for each in chain.from_iterable(came)])
 
     # In order of arrival
 
+    def _waits(self, train: Train, after_us: int, until_us: int | None) -> _Came:
+        return _Came(after_us, until_us, int(self._numbers(train).min()), train)
+
+    def _numbers(self, train: Train) -> Ints:
+        return as_int64(train.batch.column(self._positions[0]))
+
     def _leave(self, time_us: int) -> None:
-        """Send what came before that boundary."""
+        """Send what stands before the first row that may still be preceded by one that isn't here."""
+        waits = (each.first for came in self._came for each in came if each.waits_at(time_us))
+        limit = min(waits, default=None)
         ready: list[Train] = []
         for input, came in enumerate(self._came):
-            ready += [each.train for each in came if each.after_us < time_us]
-            self._came[input] = [each for each in came if each.after_us >= time_us]
+            stay: list[_Came] = []
+            for each in came:
+                if each.waits_at(time_us):
+                    stay.append(each)
+                elif limit is None:
+                    ready.append(each.train)
+                else:
+                    before, behind = self._cut(each, limit)
+                    ready += before
+                    stay += behind
+            self._came[input] = stay
+        self._emit_in_order(ready)
+
+    def _cut(self, each: _Came, limit: int) -> tuple[list[Train], list[_Came]]:
+        """The rows with lower numbers than this, and the others."""
+        lower = self._numbers(each.train) < limit
+        if lower.all():
+            return [each.train], []
+        behind = self._waits(_rows(each.train, ~lower), each.after_us, each.until_us)
+        return ([_rows(each.train, lower)] if lower.any() else []), [behind]
+
+    def _emit_in_order(self, ready: list[Train]) -> None:
         if not ready:
             return
         batch = pa.concat_batches([train.batch for train in ready]) if len(ready) > 1 else ready[0].batch
-        at = pa.array(np.argsort(as_int64(batch.column(self._positions[0]))))
+        # One row may give several, which stand together in what its part sent.
+        at = pa.array(np.argsort(as_int64(batch.column(self._positions[0])), kind="stable"))
         times = None
         if all(train.times is not None for train in ready):
             times = take_array(pa.concat_arrays([train.times for train in ready]), at)
@@ -106,9 +164,18 @@ class OrderedMergeBox(Operator):
 
     def _released(self, train: Train) -> Timed:
         times = as_int64(train.times)
+        if self._release is not None:
+            return self._exchanged(Timed(train.batch, times))
         if self._spec.within_us:
             times = times + self._spec.within_us * self._alone(train.batch)
         return Timed(train.batch, times)
+
+    def _exchanged(self, rows: Timed) -> Timed:
+        """With the time of the release as that of the row, which stands in the column meanwhile; and back."""
+        assert self._release is not None
+        batch, at = rows.batch, self._release
+        other = as_int64(batch.column(at))
+        return Timed(batch.set_column(at, batch.schema.field(at), pa.array(rows.times)), other)
 
     def _alone(self, batch: pa.RecordBatch) -> Ints:
         """1 for each row without a partner."""
@@ -125,6 +192,8 @@ class OrderedMergeBox(Operator):
         keys = [rows.times, *map(as_int64, by), *map(as_int64, columns)]
         index = np.lexsort(keys[::-1])
         times = rows.times
+        if self._release is not None:
+            times = self._exchanged(rows).times
         if self._spec.within_us:
             times = times - self._spec.within_us * self._alone(rows.batch)
         at = pa.array(index)
@@ -187,7 +256,10 @@ class OrderedMergeBox(Operator):
                 len(marks) and not START_US <= marks[0] <= marks[-1] <= limits[input]
             ):
                 raise ValueError("rows wait for a boundary that they can't have come after")
-            for start, stop in _runs(marks):
+            runs = _runs(marks)
+            # Which boundary came behind rows isn't saved: it is at most the one before the next rows.
+            behind = [*(int(marks[start]) for start, _ in runs[1:]), limits[input]][: len(runs)]
+            for (start, stop), until_us in zip(runs, behind, strict=True):
                 rows = pa.RecordBatch.from_arrays(columns, schema=self._input).slice(start, stop - start)
                 part = late.slice(start, stop - start)
                 train = Train(
@@ -195,7 +267,19 @@ class OrderedMergeBox(Operator):
                     times=times.slice(start, stop - start),
                     late=part if part.true_count else None,
                 )
-                self._came[input].append(_Came(int(marks[start]), train))
+                after_us = int(marks[start])
+                self._came[input].append(
+                    self._waits(train, after_us, until_us if until_us > after_us else None)
+                )
+
+
+def _rows(train: Train, which: npt.NDArray[np.bool_]) -> Train:
+    at = pa.array(np.flatnonzero(which))
+    times = None if train.times is None else take_array(train.times, at)
+    late = None if train.late is None else take_array(train.late, at)
+    return Train(
+        batch=take(train.batch, at), times=times, late=late if late is not None and late.true_count else None
+    )
 
 
 def _marks(train: Train) -> pa.Array:

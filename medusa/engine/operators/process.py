@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from medusa.elements import END_US, Train
+from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
-from medusa.engine.core.rows import take
+from medusa.engine.core.rows import as_int64, filter_rows, take
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
+from medusa.engine.operators.key_router import LAST_TIME
 from medusa.engine.operators.source import TIME_MAX_US
 from medusa.engine.udf.calls import bury, error_text, row_of
 from medusa.engine.udf.key_state import KeyState, state_class
@@ -41,6 +42,9 @@ __all__ = ["ProcessBox", "make_process"]
 
 _KEY_BYTES = 400
 
+INPUT_ROWS = 1 << 55
+"""Of a part of a split: place of a row = number of its input x this + the number that its router gave it."""
+
 KEYS_AT_ONCE = 256
 """Keys whose calls are done before others may have the thread."""
 
@@ -53,7 +57,7 @@ class _Step:
         batches: of each input its rows, in this order.
         places: of each row its place in the batch of its input.
         stops: of each row the end of the run of rows of its key and input.
-        seqs: number of each row among all rows of this box, in merged order.
+        seqs: number of each row among all rows of this box, in merged order; in a part (time, place).
         keys: (key, its first row, end of its rows).
     """
 
@@ -62,7 +66,7 @@ class _Step:
     places: list[int]
     stops: list[int]
     times: list[int]
-    seqs: list[int]
+    seqs: list[Any]
     keys: list[tuple[Any, int, int]]
 
 
@@ -100,27 +104,45 @@ class ProcessBox(Operator):
         self._grows = self._timed or any(field.type in ("utf8", "binary") for field in spec.state)
         self._sized = 0
         """Bytes of texts and timers in all states."""
-        self._due: list[tuple[int, int, Any]] = []
+        self._due: list[tuple[int, Any, Any]] = []
         self._armed_us: dict[Any, int] = {}
         """Of keys with timers: the first time at which ``_due`` has the key."""
         self._seen = 0
         self._largest_us = -TIME_MAX_US
         self._ended = False
-        self._outputs = Outputs(spec.schema)
-        self._failed: list[tuple[int, int, int, dict[str, Any], str]] = []
+        self._outputs = Outputs(spec.schema, spec.positions or ())
+        self._failed: list[tuple[int, int, Any, dict[str, Any], str]] = []
 
     # Elements
 
+    def receive(self, input: int, element: Element) -> None:
+        # Of each input, since in which order inputs end mustn't show.
+        if isinstance(element, Boundary) and element.time_us < END_US:
+            self._is_at(element.time_us)
+        super().receive(input, element)
+
     def on_train(self, input: int, train: Train) -> None:
+        if self._spec.positions is not None:
+            train = self._without_last_time(train)
         kept = self.on_time(train)
         if len(kept):
             self._waiting[input].add(Timed.of(kept))
 
+    def _is_at(self, time_us: int) -> None:
+        """A promise may go beyond all times that there are."""
+        self._largest_us = max(self._largest_us, min(time_us, TIME_MAX_US))
+
+    def _without_last_time(self, train: Train) -> Train:
+        """Take out the row by which a router says when the last one came to it, for whichever part."""
+        says = as_int64(train.batch.columns[-1]) == LAST_TIME
+        if not says.any():
+            return train
+        self._is_at(int(as_int64(train.times)[says].max()))
+        self.passed(-int(says.sum()), 0)
+        return filter_rows(train, pa.array(~says))
+
     def on_boundary(self, time_us: int) -> None:
-        if time_us < END_US:
-            self._largest_us = max(self._largest_us, time_us)
-        else:
-            self._ended = True
+        self._ended = time_us >= END_US
         self.leave(self._run(time_us))
 
     def _run(self, time_us: int) -> Iterator[None]:
@@ -157,6 +179,7 @@ class ProcessBox(Operator):
         keys: list[list[pa.Array]] = []
         inputs: list[Ints] = []
         batches: list[pa.RecordBatch | None] = [None] * len(self._waiting)
+        routed: list[Ints] = []
         for number, waiting in enumerate(self._waiting):
             rows = waiting.ready(boundary_us)
             if rows is None:
@@ -167,6 +190,10 @@ class ProcessBox(Operator):
                 keys.append(arrays)
                 inputs.append(np.full(len(whole), number, np.int64))
                 batches[number] = whole.batch
+                if self._spec.positions is not None:  # which the user's class doesn't see
+                    *columns, numbers = whole.batch.columns
+                    batches[number] = pa.RecordBatch.from_arrays(columns, names=whole.batch.schema.names[:-1])
+                    routed.append(as_int64(numbers) + number * INPUT_ROWS)
         if not parts:
             return None
         ids = KeyIds(self._names, self._key_types)
@@ -178,7 +205,9 @@ class ProcessBox(Operator):
         order = merged[np.argsort(group[merged], kind="stable")]
         rank = np.empty(len(order), np.int64)
         rank[merged] = np.arange(len(order))
-        seqs = self._seen + rank[order]
+        seqs: list[Any] = (self._seen + rank[order]).tolist()
+        if routed:
+            seqs = list(zip(times[order].tolist(), np.concatenate(routed)[order].tolist(), strict=True))
         self._seen += len(order)
         self._largest_us = max(self._largest_us, int(times[merged[-1]]))
         group, input, place = group[order], input[order], place[order]
@@ -199,7 +228,7 @@ class ProcessBox(Operator):
             places=places.tolist(),
             stops=stops.tolist(),
             times=times[order].tolist(),
-            seqs=seqs.tolist(),
+            seqs=seqs,
             keys=list(zip(values, starts.tolist(), np.append(starts[1:], len(order)).tolist(), strict=True)),
         )
 
@@ -315,7 +344,13 @@ class ProcessBox(Operator):
         state.note(seen=self._seen, largest_us=self._largest_us, ended=self._ended)
         for number, waiting in enumerate(self._waiting):
             waiting.save(state, f"waiting-{number}")
-        state.tables["keys"] = save_keys(self._states, self._names, self._key_types, self._spec.state)
+        state.tables["keys"] = save_keys(
+            self._states,
+            self._names,
+            self._key_types,
+            self._spec.state,
+            timed=self._spec.positions is not None,
+        )
 
     def load_more(self, state: BoxState) -> None:
         seen, largest, ended = (state.meta[name] for name in ("seen", "largest_us", "ended"))
@@ -330,7 +365,13 @@ class ProcessBox(Operator):
         for number, waiting in enumerate(self._waiting):
             waiting.load(state, f"waiting-{number}")
         self._states = load_keys(
-            state, self._names, self._key_types, self._spec.state, make=self._state, seen=seen
+            state,
+            self._names,
+            self._key_types,
+            self._spec.state,
+            make=self._state,
+            seen=seen,
+            timed=self._spec.positions is not None,
         )
         self._seen, self._largest_us, self._ended = seen, largest, ended
         for key, held in self._states.items():

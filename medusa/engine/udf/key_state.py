@@ -34,7 +34,7 @@ class KeyState:
 
     fields: tuple[str, ...] = ()
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: Any) -> None:
         self.first = first
         self._times: list[int] | None = None
         self._counted = 0

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from medusa.elements import Train
+from medusa.elements import START_US, Train
+from medusa.engine.core.row_buffer import Ints
 from medusa.engine.core.rows import as_times, take
 from medusa.engine.input.ingest import refuse_malformed
 from medusa.engine.operators.source import TIME_MAX_US
@@ -53,11 +54,16 @@ _NOTE_BYTES, _VALUE_BYTES = 4 * 40, 60
 
 
 class Outputs:
-    """Rows of a step, each with the time of its call, the kind of that, and the position that caused it."""
+    """Rows of a step, each with the time of its call, the kind of that, and the position that caused it.
 
-    def __init__(self, schema: Schema) -> None:
+    Args:
+        positions: of a part of a split: the names of columns that tell the order, as of ``Process``.
+    """
+
+    def __init__(self, schema: Schema, positions: Sequence[str] = ()) -> None:
         self._schema = schema
         self._arrow = schema_to_arrow(schema)
+        self._more = [pa.field(name, pa.int64()) for name in positions]
         checks = [(field.name, _plain(field.type)) for field in schema]
         self._checks = [(name, check) for name, check in checks if check is not None]
         self._simple = len(self._checks) == len(schema)
@@ -70,19 +76,19 @@ class Outputs:
         self._times: list[int] = []
         self._called: list[int] = []
         self._kinds: list[int] = []
-        self._positions: list[int] = []
+        self._positions: list[Any] = []
 
     def nbytes(self) -> int:
         """What the rows take that were made and haven't left, about."""
         batches = sum(int(batch.nbytes) for batch in self._batches)
         return batches + len(self._times) * _NOTE_BYTES + sum(map(len, self._lists)) * _VALUE_BYTES
 
-    def add(self, made: Any, times: Sequence[int], positions: Sequence[int], kind: int) -> None:
+    def add(self, made: Any, times: Sequence[int], positions: Sequence[Any], kind: int) -> None:
         """Take what a call returned; None is no rows.
 
         Args:
             times: of the rows of the call, or of its timer.
-            positions: of the rows, or the first appearance of the key.
+            positions: of the rows, or the first appearance of the key: numbers, or tuples of them.
 
         Raises:
             DataError: not rows of the schema, or a time below that of the call; nothing was taken.
@@ -107,15 +113,16 @@ class Outputs:
             return
         cause = np.full(count, len(times) - 1) if output.rows is None else output.rows
         called = np.asarray(times)[cause]
+        causes = [positions[row] for row in cause.tolist()]
         own = called if output.times is None else output.times
         if (own < called).any() or own.max() > TIME_MAX_US:
             raise DataError("_time is below the time of its call", code="data.function")
         self._flush()
         self._batches.append(output.batch)
-        self._note(own.tolist(), called.tolist(), np.asarray(positions)[cause].tolist(), kind)
+        self._note(own.tolist(), called.tolist(), causes, kind)
 
     def _add_plain(
-        self, made: dict[str, Any], times: Sequence[int], positions: Sequence[int], kind: int
+        self, made: dict[str, Any], times: Sequence[int], positions: Sequence[Any], kind: int
     ) -> bool:
         """Take lists of plain values; False, and nothing taken, where it is anything else."""
         cause = made.get(ROW)
@@ -150,7 +157,7 @@ class Outputs:
         self._note(called, called, causes, kind)
         return True
 
-    def _note(self, times: list[int], called: list[int], positions: list[int], kind: int) -> None:
+    def _note(self, times: list[int], called: list[int], positions: list[Any], kind: int) -> None:
         self._times += times
         self._called += called
         self._positions += positions
@@ -169,7 +176,23 @@ class Outputs:
         if not self._batches:
             return None
         batch = self._batches[0] if len(self._batches) == 1 else pa.concat_batches(self._batches)
-        order = np.lexsort((np.array(self._positions), np.array(self._kinds), np.array(self._called)))
+        positions = np.atleast_2d(np.array(self._positions, np.int64).T)
+        kinds, called = np.array(self._kinds), np.array(self._called)
+        order = np.lexsort((*positions[::-1], kinds, called))
         times = np.array(self._times)[order]
         self._clear()
-        return Train(batch=take(batch, pa.array(order)), times=as_times(times))
+        made = take(batch, pa.array(order))
+        if self._more:
+            hidden = _release_order(called[order], kinds[order], positions[:, order])
+            fields = pa.schema([*made.schema, *self._more])
+            made = pa.RecordBatch.from_arrays([*made.columns, *map(pa.array, hidden)], schema=fields)
+        return Train(batch=made, times=as_times(times))
+
+
+def _release_order(called: Ints, kinds: Ints, positions: Ints) -> list[Ints]:
+    """What orders rows of all parts: the release, of timers the time of the first row, and the place.
+
+    A timer comes after all rows of the microsecond before it, so what it gave is released with that.
+    """
+    timers = kinds == TIMER
+    return [called - timers, np.where(timers, positions[0], START_US), positions[1]]

@@ -58,10 +58,11 @@ def _array(values: list[Any], type: str) -> pa.Array:
         return pa.concat_arrays([widen(pa.array([value], arrow), type) for value in values])
 
 
-def _schema(names: Sequence[str], types: Sequence[str], state: Schema) -> pa.Schema:
+def _schema(names: Sequence[str], types: Sequence[str], state: Schema, timed: bool) -> pa.Schema:
     return pa.schema(
         [
             *(pa.field(f"key.{name}", native_arrow(type)) for name, type in zip(names, types, strict=True)),
+            *([pa.field("@first_us", pa.int64())] if timed else []),
             pa.field("@first", pa.int64()),
             pa.field("@timers", _TIMERS),
             *(pa.field(f"state.{field.name}", to_arrow(field.type)) for field in state),
@@ -70,20 +71,31 @@ def _schema(names: Sequence[str], types: Sequence[str], state: Schema) -> pa.Sch
 
 
 def save_keys(
-    states: Mapping[Any, KeyState], names: Sequence[str], types: Sequence[str], state: Schema
+    states: Mapping[Any, KeyState],
+    names: Sequence[str],
+    types: Sequence[str],
+    state: Schema,
+    *,
+    timed: bool,
 ) -> pa.Table:
-    """One row for each key that has state."""
+    """One row for each key that has state.
+
+    Args:
+        timed: first rows are (time, place), as in a part of a split, and not numbers.
+    """
     keys = [list(states)] if len(names) == 1 else list(map(list, zip(*states, strict=True)))
     keys = keys or [[] for _ in names]
     saved = [each.saved() for each in states.values()]
     columns = [_array(values, type) for values, type in zip(keys, types, strict=True)]
-    columns.append(pa.array([each.first for each in states.values()], pa.int64()))
+    firsts = [each.first for each in states.values()]
+    numbers = zip(*firsts, strict=True) if timed and firsts else [firsts] * (1 + timed)
+    columns += [pa.array(each, pa.int64()) for each in numbers]
     columns.append(pa.array([timers for _, timers in saved], _TIMERS))
     columns += [
         pa.array([values[place] for values, _ in saved], to_arrow(field.type))
         for place, field in enumerate(state)
     ]
-    return pa.Table.from_arrays(columns, schema=_schema(names, types, state))
+    return pa.Table.from_arrays(columns, schema=_schema(names, types, state, timed))
 
 
 def load_keys(
@@ -92,30 +104,33 @@ def load_keys(
     types: Sequence[str],
     fields: Schema,
     *,
-    make: Callable[[int], KeyState],
+    make: Callable[[Any], KeyState],
     seen: int,
+    timed: bool,
 ) -> dict[Any, KeyState]:
     """What ``save_keys`` gave.
 
     Raises:
         ValueError: a key twice, a first row beyond ``seen``, or timers that don't ascend.
     """
-    table = expect_table(state.tables, "keys", _schema(names, types, fields)).combine_chunks()
+    table = expect_table(state.tables, "keys", _schema(names, types, fields, timed)).combine_chunks()
     if not table.num_rows:
         return {}
     columns = [column.chunk(0) for column in table.columns]
     ids = KeyIds(names, types)
     ids.load(pa.RecordBatch.from_arrays(columns[: len(names)], schema=ids.schema))
-    firsts, timers = columns[len(names)], columns[len(names) + 1]
-    if firsts.null_count or timers.null_count or timers.flatten().null_count:
+    *began, timers = columns[len(names) : len(names) + 2 + timed]
+    if any(each.null_count for each in (*began, timers)) or timers.flatten().null_count:
         raise ValueError("a null among the keys of a process box")
-    if len(set(firsts.to_pylist())) < len(firsts):
+    places = began[-1].to_pylist()
+    firsts = list(zip(began[0].to_pylist(), places, strict=True)) if timed else places
+    if len(set(firsts)) < len(firsts):
         raise ValueError("two keys with one first row")
-    values = [column.to_pylist() for column in columns[len(names) + 2 :]]
+    values = [column.to_pylist() for column in columns[len(names) + 2 + timed :]]
     made: dict[Any, KeyState] = {}
     keys = python_values(ids.narrowed(np.arange(len(ids))), types)
-    for row, (key, first, wakes) in enumerate(zip(keys, firsts.to_pylist(), timers.to_pylist(), strict=True)):
-        if not 0 <= first < seen:
+    for row, (key, first, wakes) in enumerate(zip(keys, firsts, timers.to_pylist(), strict=True)):
+        if places[row] < 0 or not (timed or first < seen):
             raise ValueError("a key whose first row never came")
         each = make(first)
         each.restore([column[row] for column in values], wakes)

@@ -97,8 +97,8 @@ class ConsumerBook(LedgerBook):
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has something to do; None: only once something else has come."""
-        slot = self.versions.at(now_us)
-        times = [self.versions.ends_at_us(slot)] if slot is not None and self.tasks else []
+        next_us = self.versions.next_at_us(now_us) if self.tasks else None
+        times = [] if next_us is None else [next_us]
         if self._held is not None:
             times.append(self._held_at_us + self._patience_us(self._held[1]))
         return max(min(times), now_us) if times else None

@@ -56,6 +56,14 @@ class ContractIntervals(ContractVersions):
         begins_us, ends_us = self.period(contract)
         return min(begins_us + (slot.interval + 1) * contract.interval_s * 1_000_000, ends_us)
 
+    def next_at_us(self, now_us: int) -> int | None:
+        """When the interval that runs is over; where none does, when the next one begins. None: none will."""
+        slot = self.at(now_us)
+        if slot is not None:
+            return self.ends_at_us(slot)
+        periods = map(self.period, self.all)
+        return min((begins for begins, ends in periods if now_us < begins < ends), default=None)
+
     def has(self, slot: Slot) -> bool:
         """Whether there is such an interval: its version is known, and it begins before that ends."""
         contract = self.get(slot.version)

@@ -144,12 +144,14 @@ class ProviderBook(LedgerBook):
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has something to do; None: only once something else has come."""
         slot, last = self.versions.at(now_us), self.chain.last
-        times = [self.versions.ends_at_us(slot)] if slot is not None and self.tasks else []
+        next_us = self.versions.next_at_us(now_us) if self.tasks else None
+        times = [] if next_us is None else [next_us]
         if self._said is not None or self._proposed is not None:
             times.append(self._said_at_us + self._repeat_us())
         elif last is not None and self.chain.number > self._settled_next:
             times.append(self.versions.payment_period_ends_us(last))
-        if slot is None and last is not None and self.unreceipted_rows() and self._last_tries < LAST_TRIES:
+        over = slot is None and now_us >= self.versions.last_us
+        if over and last is not None and self.unreceipted_rows() and self._last_tries < LAST_TRIES:
             times.append(self._said_at_us + self._interval_us(last))
         if self._taken_back and self.versions.last_ended(now_us) is not None:
             times.append(now_us)
@@ -343,6 +345,8 @@ class ProviderBook(LedgerBook):
         slot = self.versions.at(now_us)
         self._stopped_at = self._stopped_at if self.stopped else slot
         if slot is None:
+            # Nobody rests where no version counts: it is over, or the next one begins anew.
+            self._rests_since_us = None
             if now_us >= self.versions.last_us:
                 self._stop("contract.ended", f"contract {self.contract_id} is over")
         elif self.may_work(now_us) or not self._runs:

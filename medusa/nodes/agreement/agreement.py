@@ -19,6 +19,7 @@ from medusa.errors import LinkError, LocalProtocolError
 from medusa.nodes.agreement.automaton import AgreementEvent, ProposerState
 from medusa.nodes.agreement.bid import Bid, Change
 from medusa.nodes.agreement.changes import next_number
+from medusa.nodes.agreement.missing_parts import missing_parts, never_given
 from medusa.nodes.agreement.reentry import Reentry
 from medusa.nodes.agreement.telling import TELL_LATER_US, Announcements
 from medusa.nodes.agreement.voter import Voter, first_proposer
@@ -27,9 +28,11 @@ from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.message_table import Heard
 from medusa.nodes.security.sessions import refusal_of
+from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import (
+    NEVER_GIVEN,
     Accept,
     Ballot,
     Configuration,
@@ -114,7 +117,7 @@ class Agreement:
         told_abroad: Callable[[Configuration, str], Configuration | None] = _nothing,
         told_by: Callable[[str, Configuration], None] = lambda node, told: None,
     ) -> None:
-        self._me = settings.name
+        self._me, self._forgets = settings.name, settings.forgets
         self._peers = settings.own_peers
         self._catalog = catalog
         self._kept = catalog.configurations
@@ -374,8 +377,15 @@ class Agreement:
             return
         if code:
             self._outbox.send(peer, Reply(request=message.request, code=code, text=text))
-        else:
-            self._saver.send(peer, Reply(request=message.request), after=self._voter.token(query))
+            return
+        if peer == told.coordinator and told.number > 1 and (missing := self._missing(told)):
+            code, text = NEVER_GIVEN, never_given(self._me, missing)
+        reply = Reply(request=message.request, code=code, text=text[: limits.TEXT_CHARS_MAX])
+        self._saver.send(peer, reply, after=self._voter.token(query))
+
+    def _missing(self, current: Configuration) -> tuple[str, ...]:
+        """Parts that this node was never given; one that forgets what it has is given it again."""
+        return () if self._forgets else missing_parts(self._catalog, current)
 
     def _is_undone(self, peer: str, told: Configuration) -> bool:
         """Whether a first configuration may be of a deployment that was undone; what this node deployed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.wire.messages.commands import Reply
-from medusa.wire.messages.configuration import Configuration, Configure
+from medusa.wire.messages.configuration import NEVER_GIVEN, Configuration, Configure
 from medusa.wire.outbox import Outbox
 
 __all__ = ["TELL_LATER_US", "TELL_US", "Announcements", "Telling"]
@@ -238,7 +238,7 @@ class Announcements:
                     telling.known_by(peer)
                 if reply.code == "E_REMOVED":
                     self._ended(now_us, query)
-                elif reply.code not in ("", "E_CONFIGURATION") and first:
+                elif reply.code not in ("", "E_CONFIGURATION", NEVER_GIVEN) and first:
                     about = {"query": query, "node": peer, "code": reply.code}
                     self._outbox.report("warning", "configuration refused", why=reply.text, **about)
                 return True

@@ -281,7 +281,7 @@ class Catalog:
         (``nodes.repair.resolution``).
         configurations: of queries with replicas, and what was promised for the next one
         (``nodes.agreement.agreement``).
-        buried: query -> the lives of its last configurations, which were removed from here, the newest last.
+        buried: query -> the lives of its last configurations, which were removed, the newest last.
         birth: how it began.
         permits: what may run at other participants', and of theirs here (``nodes.abroad.permits``).
         market: what runs where by contracts, and what is owed (``nodes.market.node_market``).
@@ -369,12 +369,18 @@ class Catalog:
         """Forget its configuration; whether there was one. What is late of it never makes it anew."""
         kept = self.configurations.pop(query, None)
         self.ownership.forget_standing_by(query)
-        if kept is not None and kept.current.life:
+        if kept is not None:
+            self.is_over(query, kept.current.life)
+        return kept is not None
+
+    def is_over(self, query: str, life: int) -> None:
+        """This life of a query was removed, also where its configuration has never been heard of here: what
+        is late of it, and would be the first word, says nothing."""
+        if life and not self.is_buried(query, life):
             before = self.buried.pop(query, ())
-            self.buried[query] = (*before, kept.current.life)[-LIVES_MAX:]
+            self.buried[query] = (*before, life)[-LIVES_MAX:]
             if len(self.buried) > REMOVED_MAX:
                 del self.buried[next(iter(self.buried))]
-        return kept is not None
 
     def begins(self, life: int) -> None:
         """There was nothing on disk before this life."""
@@ -447,7 +453,7 @@ class Catalog:
         return before != epoch
 
     def is_buried(self, query: str, life: int) -> bool:
-        """Whether this life of a query had a configuration that was removed from here."""
+        """Whether this life of a query was removed, as far as is known here."""
         return life in self.buried.get(query, ())
 
     def hand_over(self, query: str) -> Deployment:

@@ -58,6 +58,11 @@ class Limits:
     """Bytes that all incoming streams together may have in flight to us. A fragment or publisher whose credit
     would go beyond it is refused."""
 
+    backups_bytes: int = size("256 MiB", "1 MiB", "1024 GiB")
+    """States that are held for other nodes' fragments (`method="state_backup"`), of all of them together.
+    What goes beyond it is refused, and its owner looks for another node or goes on with its own disk alone.
+    Too small: fragments are without a backup; too large: that much memory."""
+
     query_memory_bytes: int = size("128 MiB", "1 MiB", "1024 GiB")
     """What the fragments of one query may hold here: their graphs as they run, state, rows that wait, and
     what an element makes before it is kept or sent. A fragment that would go beyond it isn't taken; a query

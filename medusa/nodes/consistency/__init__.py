@@ -6,8 +6,8 @@
 ``states`` has the automaton of an output stream, ``missing_inputs`` says which inputs are missing and since
 when, ``unpublished_sources`` which sources have no publisher at all, ``fork`` is one second instance,
 ``catching_up`` says when the first one is done with what it waited for, ``new_rows`` has the policies,
-``promise_history`` how far what is delayed is due, ``held_state`` what rests since too much waits, and
-``delay_bound`` decides:
+``promise_history`` how far what is delayed is due, ``kept_lanes`` what a fork that begins is given again,
+``held_state`` what rests since too much waits, and ``delay_bound`` decides:
 ``FragmentHost`` holds one where an output that it feeds has ``delay=``.
 
 Stable instance and fork are two fragments of one query to the engine, so each gets half of its thread's time

@@ -9,8 +9,8 @@ fork's boundaries leave, and the rows that came by a tentative lane. So nothing 
 
 A fork is outdated when the stable instance has got further and is held up again, since what came late for the
 fork would stay wrong in it; when tentative rows come from another fork of a sender, since those before are
-void then; and when it is too far behind. While it has rows of a tentative lane what came late is no reason:
-nobody has those any more.
+void then; and when it is too far behind. Its successor is given again what came by other tentative lanes.
+Where not all of that is kept what came late is no reason: nobody has the rest any more.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from medusa.nodes.consistency.catching_up import CatchingUp, CatchingUpInRounds,
 from medusa.nodes.consistency.corrections import BoxesAbove, UncorrectedRows, behind_us
 from medusa.nodes.consistency.fork import ForkedFragment
 from medusa.nodes.consistency.held_state import HeldState
+from medusa.nodes.consistency.kept_lanes import KeptLanes
 from medusa.nodes.consistency.meeting_sources import MeetingSources
 from medusa.nodes.consistency.missing_inputs import MissingInputs, flows
 from medusa.nodes.consistency.new_rows import NewRows
@@ -124,7 +125,7 @@ class _Output:
 
     Attributes:
         since_us: when it became so; None: it always was.
-        catching: what it waits for, once nothing that leads to it is behind.
+        catching: what it waits for, once nothing that leads to it is behind, and all is near.
         uncorrected: what forks have put out and the stable lane hasn't passed.
     """
 
@@ -183,6 +184,7 @@ class DelayBound:
         self._late_us, self._moment_us = of.spec.delay_us // LATE_SHARE, margin_us(of.spec.delay_us)
         before = {each: each.fed_us for each in of.inputs.values()}
         self._history = PromiseHistory(self._new_rows.wait_us, before) if self._new_rows.delays else None
+        self._kept = KeptLanes()
         self._outputs: dict[str, _Output] = {}
         self._forks: list[ForkedFragment] = []
         """The one from which rows leave, or are to, and the one that is to succeed it."""
@@ -238,6 +240,7 @@ class DelayBound:
                 self._missing.came(now_us, input)
                 if self._history is not None:
                     self._history.came(now_us, input, self._promise_of(work))
+                self._kept.came(work)
                 for fork in self._forks:
                     fork.take(now_us, work)
         lane = input.take_tentative()
@@ -263,6 +266,7 @@ class DelayBound:
             # A fork that is slow is replaced, so nothing is gained by letting the sender wait for it.
             each.input.took(now_us, each)
             self._missing.came(now_us, each.input)
+            self._kept.guessed(each)
             for fork in self._forks:
                 fork.take_tentative(each)
 
@@ -445,6 +449,7 @@ class DelayBound:
         self._missing.look(now_us)
         if self._history is not None:
             self._history.look(self._of.inputs)
+        self._kept.look(self._of.inputs.values())
         while self._step(now_us):
             pass
         states = [self._output(id).state for id in self._of.outputs]
@@ -482,6 +487,8 @@ class DelayBound:
             if output.state is not before:
                 self._is_again |= before is _S.STABILIZATION and output.state in _MISSES
                 output.since_us, changed = now_us, True
+                if before is _S.STABLE or output.state in _MISSES:
+                    missing.look_anew()
                 self._tell(id, output.state)
         return changed
 
@@ -505,6 +512,9 @@ class DelayBound:
         if output.state is _S.STABLE:
             return None
         if not late.isdisjoint(above):  # Too short to show; but what it holds up isn't corrected yet.
+            output.catching = None
+            return _E.BEHIND
+        if not self._missing.are_near(now_us, above):  # What holds one up is too short for its sender to say.
             output.catching = None
             return _E.BEHIND
         if output.catching is None:
@@ -551,6 +561,7 @@ class DelayBound:
         self._is_again = self._is_again and not {*_MISSES}.isdisjoint(states)
         if all(state is _S.STABLE for state in states) or self._new_rows.all_wait(states):
             self._close_forks()
+            self._kept.clear()
             self.why, self._retry_at_us, self._again_us = "", None, RETRY_US // 2
             return
         if self._is_unread(now_us):
@@ -585,9 +596,22 @@ class DelayBound:
             newest=self._of.newest,
             outbox=self._outbox,
         )
-        for work in self._of.waiting():
-            fork.take(now_us, work)
+        self._feed_what_came(now_us, fork)
         self._forks.append(fork)
+
+    def _feed_what_came(self, now_us: int, fork: ForkedFragment) -> None:
+        """What the stable instance can't use yet, and what the tentative lanes have said that holds."""
+        waiting = self._of.waiting()
+        waits = set(map(id, waiting))
+        guesses = {each: self._kept.guesses(each) for each in self._of.inputs.values()}
+        for input in (each for each, works in guesses.items() if works):
+            come = (work.element for work in self._kept.stable(input) if id(work) not in waits)
+            fork.has(input, [each for each in come if isinstance(each, Train)])
+        for work in waiting:
+            fork.take(now_us, work)
+        for works in guesses.values():
+            for guess in works:
+                fork.take_tentative(guess)
 
     def _replace_slow(self, now_us: int) -> None:
         """The newest fork can't keep up: a copy of what the fragment is by now is nearer."""
@@ -638,15 +662,18 @@ class DelayBound:
 
     def _is_outdated(self, fork: ForkedFragment, states: Collection[ConsistencyState]) -> bool:
         lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}
-        if lanes:  # Rows of another lane that it has come from nobody again: that is less wrong than twice.
-            return any(fork.lanes.get(each, number) != number for each, number in lanes.items())
+        if any(fork.lanes.get(each, number) != number for each, number in lanes.items()):
+            return True
+        if not all(map(self._kept.has_all, lanes)):  # Who has less of a lane is more wrong than who is late.
+            return False
         healed = not {*_MISSES}.isdisjoint(states) and self._has_healed(fork)
         return (self._is_again or healed) and fork.is_behind()
 
     def _has_healed(self, fork: ForkedFragment) -> bool:
-        """Whether a source that was lifted is back, and the fragment was fed what it had."""
+        """Whether a source that was lifted is back, or one for which a tentative lane stood in, and the
+        fragment was fed what it had."""
         behind = self._missing.behind_sources()
-        for source in fork.lifted:
+        for source in {**fork.lifted, **dict.fromkeys(each.source for each in fork.lanes)}:
             if source in behind:
                 self._healed.pop(source, None)
             elif source not in self._healed:

@@ -13,7 +13,7 @@ while ago. What comes by a tentative lane has waited at its sender.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -191,8 +191,10 @@ class ForkedFragment:
         self.is_there = True
 
     def is_behind(self) -> bool:
-        """Whether the stable instance was fed what was missing here, at a source that was lifted."""
-        mine = (each for each in self._inputs.values() if each.source in self.lifted)
+        """Whether the stable instance was fed what was missing here, at a source that was lifted, or where a
+        tentative lane stood in."""
+        inputs = self._inputs.values()
+        mine = (each for each in inputs if each.source in self.lifted or each in self.lanes)
         return any((each.fed_seq, each.fed_us) > self._began.get(each, (0, START_US)) for each in mine)
 
     def stands_us(self, source: str) -> int | None:
@@ -207,6 +209,12 @@ class ForkedFragment:
         """This came, and is for the stable instance too."""
         if isinstance(work.element, Train | Boundary):
             self._take(_Fed(work.input.source, work.element, work.input, work=work, came_us=now_us))
+
+    def has(self, input: FragmentInput, trains: Iterable[Train]) -> None:
+        """It was copied with these rows of the stable lane: those that the tentative one has count once."""
+        both = self._both.setdefault(input, BothLanes())
+        for train in trains:
+            both.new(train, self._at_us[input.source], tentative=False)
 
     def take_tentative(self, work: TentativeWork) -> None:
         """This came by a tentative lane, where it has waited for as long as it may."""
@@ -403,8 +411,10 @@ class ForkedFragment:
         return tuple(found)
 
     def _is_lifted(self, input: FragmentInput) -> bool:
-        """Whether nothing comes in place of what is missing."""
-        return self._missing.is_behind(input) and not self._missing.lane(input)
+        """Whether nothing comes in place of what is missing, and others have waited for as long as they may:
+        what it brings below where it was lifted to is too late here, and shows with the corrections."""
+        missing = self._missing
+        return missing.is_behind(input) and missing.is_overdue(input) and not missing.lane(input)
 
     # --- what comes of it -------------------------------------------------------------------------
 

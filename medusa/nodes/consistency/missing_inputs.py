@@ -50,6 +50,7 @@ class _Seen:
         since_us: since when it isn't as it should be; None: it is.
         late: it isn't heard, or hasn't brought yet what its sender had when it was back.
         approach: how near it comes, once it has brought what its sender had when it was back.
+        near: it was, since something was missing last.
     """
 
     silent_us: int | None = None
@@ -60,6 +61,11 @@ class _Seen:
     behind: bool = False
     late: bool = False
     approach: Approach | None = None
+    near: bool = False
+
+    def is_far(self) -> None:
+        """How near it comes shows anew."""
+        self.approach, self.near = None, False
 
 
 class MissingInputs:
@@ -102,6 +108,7 @@ class MissingInputs:
         """Those that haven't brought yet what came up while the fragment wasn't there."""
         self._came_us: dict[FragmentInput, int] = {}
         """When each brought something last, those that have ended too: what they brought may wait."""
+        self._looked_us = 0
 
     # --- what happens ---------------------------------------------------------------------------
 
@@ -115,7 +122,8 @@ class MissingInputs:
         self.rest()
         self._restored.update(dict.fromkeys(self._inputs.values()))
         for seen in self._seen.values():
-            seen.behind, seen.approach = True, None
+            seen.behind = True
+            seen.is_far()
         self._awaited.begin(now_us, self._inputs.values())
 
     def rest(self) -> None:
@@ -128,6 +136,7 @@ class MissingInputs:
 
     def look(self, now_us: int) -> None:
         """See how the inputs are now."""
+        self._looked_us = now_us
         inputs = list(self._inputs.values())
         waited = {each.source for each in inputs if not each.gone}
         known, self._seen = self._seen, {}
@@ -155,11 +164,14 @@ class MissingInputs:
         lane = input.receiver.tentative
         state, lost = ConsistencyState(lane.state), lane.lost
         broken_us = self._broken_since_us(input.by)
+        was_silent_us = seen.silent_us
         if flows(input) and broken_us is None:
             seen.silent_us = None
         else:  # Who stood still may see that nothing flows before it sees since when the peer isn't heard.
             times = (each for each in (seen.silent_us, broken_us) if each is not None)
             seen.silent_us = min(times, default=now_us)
+        if was_silent_us is not None and now_us - was_silent_us > self._margin_us:
+            seen.is_far()  # It may be farther than before; who only attached anew isn't.
         if state is ConsistencyState.STABLE:
             seen.said_us = None
         elif seen.said_us is None and (lost or state is not ConsistencyState.FAILURE):
@@ -170,27 +182,33 @@ class MissingInputs:
         seen.late = seen.silent_us is not None or not input.receiver.backlog_over
         seen.missed = silent or unsaid or state is ConsistencyState.UP_FAILURE
         if seen.missed or seen.said_us is not None:
-            seen.behind, seen.approach = True, None
+            seen.behind = True
+            seen.is_far()
         elif state is ConsistencyState.STABLE and seen.silent_us is None and input.receiver.backlog_over:
             seen.behind = seen.behind and not self._is_near(now_us, input, seen)
             self._restored.pop(input, None)
-        else:
-            seen.approach = None  # Of who is silent again, or has a backlog to bring, it begins anew.
         if seen.silent_us is None and not seen.behind:
-            seen.since_us = None
+            # Who is heard again says only then that it is being corrected: others wait since before that.
+            seen.since_us = seen.since_us if seen.late else None
         elif seen.since_us is None:
             seen.since_us = now_us if seen.silent_us is None else seen.silent_us
         seen.overdue = seen.since_us is not None and now_us - seen.since_us >= self._wait_us
 
     def _is_near(self, now_us: int, input: FragmentInput, seen: _Seen) -> bool:
-        if (stands_us := self._stands_us(input.source)) is None:
-            stands_us = self._others_us(input)
-        # Of who promises nothing nobody can say how near it is.
-        if stands_us is None or input.receiver.boundary_us == START_US:
+        if seen.near or (goal_us := self._goal_us(input)) is None:
             return True
         if seen.approach is None:
             seen.approach = Approach(self._margin_us, self._wait_us)
-        return seen.approach.is_over(now_us, input.receiver.boundary_us, stands_us)
+        seen.near = seen.approach.is_over(now_us, input.receiver.boundary_us, goal_us)
+        return seen.near
+
+    def _goal_us(self, input: FragmentInput) -> int | None:
+        """Where an input is waited for; None: it isn't, or it promises nothing, so nobody can say how near it
+        is."""
+        if input.receiver.boundary_us == START_US:
+            return None
+        stands_us = self._stands_us(input.source)
+        return self._others_us(input) if stands_us is None else stands_us
 
     def _others_us(self, input: FragmentInput) -> int | None:
         """How far those have come that meet an input, and wait for it: what they brought below is held up by
@@ -211,10 +229,10 @@ class MissingInputs:
 
     @property
     def calm(self) -> bool:
-        """All inputs are heard, none is behind, and no source that others wait for is without a publisher, or
-        awaits one."""
+        """All inputs are heard, none is behind or late, and no source that others wait for is without a
+        publisher, or awaits one."""
         return not (self._unpublished.any or self._awaited.sources) and not any(
-            seen.behind or seen.silent_us is not None for seen in self._seen.values()
+            seen.behind or seen.late for seen in self._seen.values()
         )
 
     def missed(self) -> list[FragmentInput]:
@@ -272,6 +290,18 @@ class MissingInputs:
         seen = self._seen.get(input)
         return seen is not None and seen.behind
 
+    def are_near(self, now_us: int, sources: Set[str]) -> bool:
+        """Whether all inputs of these sources were, since something was missing last."""
+        mine = [(input, seen) for input, seen in self._seen.items() if input.source in sources]
+        near = [self._is_near(now_us, input, seen) for input, seen in mine]  # All begin to come nearer now.
+        return all(near)
+
+    def look_anew(self) -> None:
+        """Something is missing, or behind: how near the others are shows once it is back."""
+        for seen in self._seen.values():
+            if not seen.behind:
+                seen.is_far()
+
     def brought_after(self, input: FragmentInput, others: Iterable[FragmentInput]) -> bool:
         """Whether one of these has brought something after this one brought something last, or since this one
         isn't as it should be: what it brings from then on is old.
@@ -303,6 +333,9 @@ class MissingInputs:
             for seen in self._seen.values()
             if seen.since_us is not None and not seen.overdue
         ]
-        near = [seen.approach.due_at_us() for seen in self._seen.values() if seen.behind and seen.approach]
-        near += [self._unpublished.due_at_us(), self._awaited.due_at_us()]
-        return min([*times, *(due_us for due_us in near if due_us is not None)], default=None)
+        approaches = [seen.approach for seen in self._seen.values() if seen.approach and not seen.near]
+        near = [due_us for each in approaches if (due_us := each.due_at_us()) is not None]
+        # Of whom nobody asks any more how near it is, since another one is behind again, nothing is due.
+        times += [due_us for due_us in near if due_us > self._looked_us]
+        more = (self._unpublished.due_at_us(), self._awaited.due_at_us())
+        return min([*times, *(due_us for due_us in more if due_us is not None)], default=None)

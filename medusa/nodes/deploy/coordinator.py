@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+import msgspec
+
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.nodes.catalog.deployment_automaton import DeploymentEvent
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.deploy.client_limit import PendingAnswers, no_room
+from medusa.nodes.deploy.taken_over import TakenOverDeployments
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.deploy.wording import (
     BEGINS,
@@ -70,7 +73,7 @@ class DeploymentCoordinator:
         way: how a node is told to run a fragment: the message with this number, and its payload.
         install, remove: do it on this node, as if asked by itself; give a Reply. What is removed also takes
             these fragments along, which were taken over here.
-
+        succeeded: what nodes lack of deployments that another one began, and this one has taken over.
         elsewhere: the other node that has deployed a query, as far as is known here; empty: none.
         outranks: the other one that goes before us, if it began at the same time; empty: none.
         readers: other queries of ours that read a sink of a query, as far as is known here.
@@ -96,6 +99,7 @@ class DeploymentCoordinator:
         install: Callable[[int, FragmentSpec, str], Reply | None],
         way: Callable[[int, FragmentSpec], tuple[Install | Instantiate, bytes | None]],
         remove: Callable[[Remove, Collection[str]], Reply],
+        succeeded: TakenOverDeployments,
         elsewhere: Callable[[str], str] = lambda query: "",
         outranks: Callable[[str], str] = lambda query: "",
         readers: Callable[[str], list[str]] = lambda query: [],
@@ -113,6 +117,7 @@ class DeploymentCoordinator:
         self.elsewhere, self.outranks, self.readers = elsewhere, outranks, readers
         self.abroad = abroad
         self.unfinished = unfinished
+        self._succeeded = succeeded
         self._waiting: dict[tuple[str, int], tuple[int, PlacementPlan, int]] = {}
         """Who asked for a query that is elsewhere, or for a new version of a definition, and its request ->
         until when we wait for news, or until the old one is removed; what."""
@@ -131,6 +136,7 @@ class DeploymentCoordinator:
 
     def resume(self, now_us: int) -> None:
         """After a start: finish what was being removed; of what was being deployed, hear what there is."""
+        self._succeeded.resume(now_us)
         for deployment in list(self._catalog.deployments.values()):
             if deployment.state == DEPLOYING and deployment.query in self._attempts:
                 continue  # Of this life: others were taken up again beside it.
@@ -158,6 +164,16 @@ class DeploymentCoordinator:
             token = self._saver.save()
             if attempt is not None:
                 self._answer(attempt.client, undone(attempt.request, code, deployment.query), after=token)
+
+    def _remove_incomplete(self, now_us: int) -> None:
+        """Deployments whose coordinator was lost amid them: nobody else has what is missing, so they go."""
+        for each in self._succeeded.incomplete():
+            deployment = self._catalog.deployment(each.query)
+            if deployment is None or deployment.state != RUNNING or self.readers(each.query):
+                continue  # Another query takes it for one that runs: both stay until somebody removes that.
+            what = "query removed: its coordinator was lost while it was deployed"
+            self._outbox.report("warning", what, query=each.query, node=each.node, why=each.why)
+            self._begin_removal(now_us, deployment, _E.REMOVE)
 
     # --- what clients ask -----------------------------------------------------------------------
 
@@ -197,7 +213,7 @@ class DeploymentCoordinator:
         if owner != self._catalog.node:
             self._is_there(client, request, plan.query, owner)
             return
-        other = self.elsewhere(plan.query)
+        other = self._other(plan.query)
         if other and len(self._waiting) >= WAITING_MAX:
             self._is_there(client, request, plan.query, other)
         elif other:
@@ -220,6 +236,14 @@ class DeploymentCoordinator:
         after = None if self._saver.idle else self._saver.save()
         self._answer(client, Reply(request=request), after=after)
 
+    def _other(self, query: str) -> str:
+        """The other node that coordinates a query of this name, as far as is known here; empty: none does."""
+        kept = self._catalog.configuration(query)
+        known = kept is not None and kept.current.parts is not None
+        by = kept.current.coordinator if known and kept is not None else self._catalog.node
+        # If it was removed while we were away we hear so any moment.
+        return by if by != self._catalog.node else self.elsewhere(query)
+
     def _is_there(self, client: str, request: int, query: str, owner: str) -> None:
         self._answer(client, there_already(request, query, owner, self.abroad(owner)))
 
@@ -229,7 +253,7 @@ class DeploymentCoordinator:
             return
         self._look_at_us = now_us + LOOK_US
         for (client, request), (until_us, plan, defined) in list(self._waiting.items()):
-            owner = self.elsewhere(plan.query)
+            owner = self._other(plan.query)
             going = defined > 1 and plan.query in self._catalog.deployments
             if (owner or going) and now_us < until_us:
                 continue
@@ -274,6 +298,7 @@ class DeploymentCoordinator:
         for fragment in plan.fragments:
             self._request += 1
             message, payload = self._way(self._request, fragment)
+            message = self._of_life(message)
             question = DeploymentQuestion(
                 query=plan.query, message=message, payload=payload, after=token, fragment=fragment
             )
@@ -282,6 +307,13 @@ class DeploymentCoordinator:
             if fragment.node != self._catalog.node:
                 self._ask(made)
         self._install_own(now_us, attempt)
+
+    def _of_life(self, message: Install | Instantiate) -> Install | Instantiate:
+        """The same, and of which query of that name it speaks."""
+        kept = self._catalog.configuration(message.query)
+        if kept is None or not isinstance(message, Install):
+            return message
+        return msgspec.structs.replace(message, life=kept.current.life)
 
     def _install_own(self, now_us: int, attempt: DeploymentAttempt) -> None:
         """Our own part comes last, when the streams it reads are there."""
@@ -332,7 +364,7 @@ class DeploymentCoordinator:
 
     # --- a role that others take over -------------------------------------------------------------
 
-    def took_over(self, query: str, parts: QueryParts) -> None:
+    def took_over(self, now_us: int, query: str, parts: QueryParts) -> None:
         """This node coordinates a query from now on that another one has deployed."""
         self._catalog.deployments[query] = Deployment(
             query=query,
@@ -345,6 +377,7 @@ class DeploymentCoordinator:
             recovered=parts.recovered,
             taken_over=True,
         )
+        self._succeeded.begin(now_us, query)
 
     def handed_over(self, query: str, to: str) -> None:
         """Another node coordinates a query now: nothing of it is installed, undone or removed from here, and
@@ -353,6 +386,7 @@ class DeploymentCoordinator:
         self._drop_questions(query)
         if self.unfinished is not None:
             self.unfinished.drop(query)
+        self._succeeded.forget(query)
         attempt = self._attempts.pop(query, None)
         if attempt is not None:
             text = (
@@ -438,6 +472,13 @@ class DeploymentCoordinator:
         elif not self._open(deployment.query):
             self._removed(deployment)
 
+    def has_parts(self, now_us: int, node: str, reply: Reply) -> bool:
+        """A node answered whether it has its parts of a query that was taken over; whether it was that."""
+        answered = self._succeeded.answered(node, reply)
+        if answered:
+            self._remove_incomplete(now_us)
+        return answered
+
     def came_up(self, now_us: int, node: str, *, forgets: bool) -> None:
         """A node is there; one that forgets over its end is told again what it runs."""
         if not forgets:
@@ -460,7 +501,7 @@ class DeploymentCoordinator:
         self._request += 1
         question = DeploymentQuestion(
             query=query,
-            message=Install(request=self._request, query=query, fragment=fragment),
+            message=self._of_life(Install(request=self._request, query=query, fragment=fragment)),
             payload=payload,
             after=0,
         )
@@ -477,6 +518,7 @@ class DeploymentCoordinator:
     def _begin_removal(self, now_us: int, deployment: Deployment, event: DeploymentEvent) -> None:
         query = deployment.query
         self._drop_questions(query)
+        self._succeeded.forget(query)
         ran = deployment.state == RUNNING
         deployment.step(event)
         kept = self._catalog.configuration(query)
@@ -537,6 +579,8 @@ class DeploymentCoordinator:
         """Ask again; give up what took too long."""
         self._look(now_us)
         self._judge(now_us)
+        self._succeeded.tick(now_us)
+        self._remove_incomplete(now_us)
         for query, attempt in list(self._attempts.items()):
             if now_us < attempt.deadline_us:
                 continue
@@ -565,13 +609,11 @@ class DeploymentCoordinator:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
-        judge_at_us = None if self.unfinished is None else self.unfinished.wake_at_us()
-        if not (self._attempts or self._questions or self._waiting):
-            return judge_at_us
+        parts = (self._questions, self.unfinished, self._succeeded)
+        known = (None if each is None else each.wake_at_us() for each in parts)
         times = [attempt.deadline_us for attempt in self._attempts.values()]
         times += [self._look_at_us] if self._waiting else []
-        times += [each for each in (self._questions.wake_at_us(), judge_at_us) if each is not None]
-        return min(times, default=None)
+        return min((*times, *(each for each in known if each is not None)), default=None)
 
     def _report(self, deployment: Deployment, level: str, what: str, **about: str) -> None:
         with self._outbox.caused_by(deployment.client, deployment.request):

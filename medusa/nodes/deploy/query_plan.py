@@ -127,6 +127,7 @@ def planned_standby(
     who = voters(plan, here)
     said = PlannedStandby(
         standby={fragment.name: fragment.standby for fragment in plan.guarded()},
+        backups={each.name: each.backup_nodes for each in plan.guarded() if each.backup_nodes},
         witnesses=plan.witnesses,
         voters=who,
         away=tuple(name for name in who if name in nodes and not nodes[name].up),

@@ -60,7 +60,6 @@ from medusa.nodes.upstream_backup.marks import STEP, Marks
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
 from medusa.query.boxes.shedding_rule import SheddingRule
-from medusa.query.recovery import PASSIVE
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.fence import Fence
 from medusa.wire.link.receiver import ReceiverMessage
@@ -1080,7 +1079,7 @@ class FragmentHost:
         came since. None: none is, or one is on its way."""
         if not (self._made and self._dirty and self.counted):
             return None
-        passive = self.spec.method == PASSIVE
+        passive = self.spec.ships_checkpoints
         if not (passive or any(tap.ships_checkpoints for tap in self.standby_taps)):
             return None
         if self._wanted or self._writing is not None or self._uncovered or self.settling or self.frozen:

@@ -14,7 +14,7 @@ from medusa.nodes.placement.standby_plan import VOTERS_LEAST, is_output, method_
 from medusa.nodes.placement.voter_majority import away_text, majority_of, no_majority
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph
-from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE, UPSTREAM, strongest
+from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE, STATE_BACKUP, UPSTREAM, strongest
 
 __all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
 
@@ -64,6 +64,7 @@ def guarantee_of(
     away: Sequence[str] = (),
     not_voting: Sequence[str] = (),
     lost: Sequence[str] = (),
+    without_state: Sequence[str] = (),
     uncounted: Sequence[str] | None = None,
 ) -> str:
     """What is promised of an output.
@@ -75,10 +76,14 @@ def guarantee_of(
         away: those of the voters that aren't heard.
         not_voting: those of them that are, and don't vote yet.
         lost: those of ``alone`` whose node isn't heard.
+        without_state: fragments on its way whose node has lost them with its disk, and nobody has taken over.
         uncounted: boxes that may lose rows which nobody can count; None: it isn't known whether there are.
     """
     if stuck := no_majority(voters, away, not_voting):
         return stuck
+    if without_state:
+        names = " and ".join(without_state)
+        return f"waits: the node of {names} has lost its state (medusa status --all says who may have it)"
     if lost:
         return f"as without standby: waits until the node of {' or '.join(lost)} is back"
     if alone:
@@ -179,6 +184,7 @@ def _overhead(way: Sequence[FragmentSpec], nbytes: float) -> str:
         costs.append(_of_active(guarded, nbytes))
     if passive := [each for each in way if each.method == PASSIVE]:
         costs.append(_of_passive(passive))
+    costs += [_of_backup(each) for each in way if each.method == STATE_BACKUP]
     if again := [each for each in way if each.reads_again]:
         costs.append(
             f"who stands by for {_listed(again)} is sent some hundred bytes with each checkpoint; senders, "
@@ -209,6 +215,17 @@ def _of_passive(passive: Sequence[FragmentSpec]) -> str:
     waits = f", and output of {_listed(deciding)} waits for that" if deciding else ""
     what = "is sent each checkpoint, and of a large state what changed since the one before"
     return f"who stands by for {_listed(passive)} {what}{waits}"
+
+
+def _of_backup(fragment: FragmentSpec) -> str:
+    """Who is sent what, and who goes on."""
+    first, *others = fragment.backup_nodes
+    spares = [node for node in fragment.standby if node not in fragment.backup_nodes]
+    then = f" or, once that is lost, {' or '.join(others)}" if others else ""
+    goes_on = f"{' or '.join(spares)} goes on with it" if spares else "who holds it goes on with it"
+    waits = ", and its output waits for that" if fragment.entries or decides(fragment.graph) else ""
+    what = "each checkpoint, and of a large state what changed since the one before"
+    return f"the state of {fragment.name} is held by {first}{then}, which is sent {what}{waits}; {goes_on}"
 
 
 def _listed(fragments: Sequence[FragmentSpec]) -> str:

@@ -152,6 +152,7 @@ def replan_merge(specs: Sequence[FragmentSpec], box: str, *, node: str, taken: C
         stream_version=max(spec.stream_version for spec in specs),
         read_versions={source: version for source, version in read.items() if source in ids},
         standby=guarded.standby,
+        backup_nodes=guarded.backup_nodes,
         method=guarded.method,
         method_reason=guarded.method_reason,
         checkpoint_every_us=min(
@@ -289,6 +290,7 @@ def _as_of(
         stream_version=spec.stream_version,
         read_versions=versions,
         standby=spec.standby,
+        backup_nodes=spec.backup_nodes,
         method=spec.method,
         method_reason=spec.method_reason,
         checkpoint_every_us=spec.checkpoint_every_us,

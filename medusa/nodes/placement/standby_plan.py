@@ -9,13 +9,14 @@ is there. All that can be known against it is refused here, before anything chan
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 import msgspec
 
 from medusa.errors import QueryError
+from medusa.nodes.placement.backup_nodes import BACKUPS_MAX, backup_order
 from medusa.nodes.placement.estimating import BoxTraffic, traffic_of
 from medusa.nodes.placement.fragment_keys import REST, WishWords, boxes_of, by_fragment
 from medusa.nodes.placement.own_streams import with_own_streams
@@ -31,11 +32,13 @@ from medusa.query.recovery import (
     AMNESIA,
     PASSIVE,
     PRECISE_UPSTREAM,
+    STATE_BACKUP,
     UPSTREAM,
     methods_for,
     strongest,
 )
 from medusa.query.suggest import did_you_mean
+from medusa.wire import limits
 from medusa.wire.messages.configuration import VOTERS_MAX
 
 __all__ = [
@@ -220,13 +223,19 @@ class _Planning:
 
     def planned(self) -> PlacementPlan:
         found = self._wished()
+        upstream = self._upstream(found)
+        for place in upstream:
+            found.setdefault(place, ())
         for place, names in found.items():
             self._check_owner(self._plan.fragments[place])
             self._check_named(self._plan.fragments[place], names)
-        found = self._chosen(found)
+        found = self._chosen(found, upstream)
+        backups = {place: names or found[place][:1] for place, names in upstream.items()}
+        found |= {place: tuple(dict.fromkeys((*names, *found[place]))) for place, names in backups.items()}
         self._check_recovered(found)
         standby = {self._plan.fragments[place].name: names for place, names in found.items()}
-        guarded = with_methods(guarded_as(self._plan, standby))
+        named = {self._plan.fragments[place].name: names for place, names in backups.items()}
+        guarded = with_methods(guarded_as(self._plan, standby, named))
         check_upstream(guarded)
         for fragment in guarded.fragments:
             for box in fragment.graph.boxes:
@@ -251,6 +260,22 @@ class _Planning:
                 hint="name the boxes of a fragment at one node of your own",
             )
         return found
+
+    def _upstream(self, found: Mapping[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
+        """Place of each fragment whose state is to be backed up -> nodes that send to it and can hold that,
+        in order. None where none can: then the first that stands by for it does. Who is named to stand by
+        goes on with it, and doesn't hold it."""
+        methods, places = _methods(self._plan), {}
+        for place in self._wanted:
+            fragment = self._plan.fragments[place]
+            named = found.get(place, ())
+            if methods[fragment.node, fragment.name][0] != STATE_BACKUP or self._why_not(fragment):
+                continue
+            known = (self._nodes[feed.node] for feed in fragment.feeds if feed.node in self._nodes)
+            fit = (each.name for each in known if not self._unfit(each, fragment))
+            order = backup_order(fragment.name, [name for name in fit if name not in named])
+            places[place] = order[: min(BACKUPS_MAX, limits.STANDBY_MAX - len(named or "?"))]
+        return places
 
     def _is_rest(self, place: int) -> bool:
         """Whether the key for all others means it: what has to be guarded; where nothing has, what can be."""
@@ -369,10 +394,17 @@ class _Planning:
 
     # --- choosing -------------------------------------------------------------------------------------
 
-    def _chosen(self, found: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
+    def _chosen(
+        self, found: dict[int, tuple[str, ...]], upstream: Mapping[int, tuple[str, ...]]
+    ) -> dict[int, tuple[str, ...]]:
         """Somebody for each fragment for which nobody is named: on another machine where there is one, and of
-        those so that the fragments of one node are spread (``secondaries``)."""
-        open_places = [place for place, named in found.items() if not named]
+        those so that the fragments of one node are spread (``secondaries``). Nobody where no other node is
+        there than those upstream that hold its state."""
+        open_places = [
+            place
+            for place, named in found.items()
+            if not named and not (upstream.get(place) and not self._fit(place, upstream[place]))
+        ]
         if not open_places:
             return found
         traffic = traffic_of(self._graph)
@@ -393,9 +425,9 @@ class _Planning:
                 owner=fragment.node,
                 work=recovery_work(fragment, self._graph, traffic),
                 cost=cost_of(fragment, traffic),
-                candidates=self._candidates(fragment),
+                candidates=self._candidates(fragment, upstream.get(place, ())),
             )
-            for fragment in of
+            for place, fragment in zip(open_places, of, strict=True)
         ]
         vote = [self._here, *self._wish.witnesses, *(each.node for each in of)]
         for place, named in found.items():
@@ -403,16 +435,23 @@ class _Planning:
         names = spread(unguarded, falls_on=falls, loads=busy, voters=vote, voters_max=VOTERS_MAX)
         return {**found, **{place: (name,) for place, name in zip(open_places, names, strict=True)}}
 
-    def _candidates(self, fragment: FragmentSpec) -> tuple[str, ...]:
+    def _fit(self, place: int, upstream: Collection[str]) -> bool:
+        """Whether any other node could go on with a fragment."""
+        fragment = self._plan.fragments[place]
+        others = (each for each in self._nodes.values() if each.name not in upstream)
+        return any(not self._unfit(each, fragment) for each in others)
+
+    def _candidates(self, fragment: FragmentSpec, upstream: Collection[str]) -> tuple[str, ...]:
         """Who may stand by for it: those on other machines than its owner, where there are such."""
         host = self._nodes[fragment.node].host if fragment.node in self._nodes else ""
-        why = {name: self._unfit(self._nodes[name], fragment) for name in self._nodes}
-        fit = tuple(name for name in self._nodes if not why[name])
+        others = (each for each in self._nodes.values() if each.name not in upstream)
+        why = {each.name: self._unfit(each, fragment) for each in others}
+        fit = tuple(name for name, against in why.items() if not against)
         if not fit:
-            others = "; ".join(f"{name}: {of}" for name, of in why.items() if name != fragment.node)
+            refused = "; ".join(f"{name}: {of}" for name, of in why.items() if name != fragment.node)
             raise _refused(
                 f"no node can stand by for fragment {fragment.name!r} at {fragment.node!r}"
-                + (f": {others}" if others else ": there is no other"),
+                + (f": {refused}" if refused else ": there is no other"),
                 hint=f"add a node to [peers] of {self._here}, or deploy without standby",
             )
         away = tuple(name for name in fit if not host or self._nodes[name].host != host)
@@ -443,10 +482,21 @@ def _one_machine(fragment: FragmentSpec, nodes: Mapping[str, StandbyNode]) -> st
     return hosts.pop() if len(hosts) == 1 else ""
 
 
-def guarded_as(plan: PlacementPlan, standby: Mapping[str, tuple[str, ...]]) -> PlacementPlan:
-    """With who stands by, by the names of fragments."""
+def guarded_as(
+    plan: PlacementPlan,
+    standby: Mapping[str, tuple[str, ...]],
+    backups: Mapping[str, tuple[str, ...]] | None = None,
+) -> PlacementPlan:
+    """With who stands by, by the names of fragments.
+
+    Args:
+        backups: of those, who holds their state for others.
+    """
+    held = backups or {}
     fragments = tuple(
-        msgspec.structs.replace(each, standby=standby[each.name]) if each.name in standby else each
+        msgspec.structs.replace(each, standby=standby[each.name], backup_nodes=held.get(each.name, ()))
+        if each.name in standby
+        else each
         for each in plan.fragments
     )
     return replace(plan, fragments=fragments)
@@ -456,6 +506,19 @@ def with_methods(plan: PlacementPlan) -> PlacementPlan:
     """With how those who stand by can go on: each guarded fragment as the outputs wish to which its rows go,
     and of several wishes by the strongest. What can't make its output again goes on by passive standby where
     an output wishes for upstream backup and wants to be precise."""
+    methods = _methods(plan)
+    fragments = []
+    for each in plan.fragments:
+        method, reason = methods[each.node, each.name]
+        if method and each.standby:
+            named = "" if method == ACTIVE else method
+            each = msgspec.structs.replace(each, method=named, method_reason=reason)
+        fragments.append(each)
+    return replace(plan, fragments=tuple(fragments))
+
+
+def _methods(plan: PlacementPlan) -> dict[tuple[str, str], tuple[str, str]]:
+    """Node and name of each fragment -> as ``_method_of`` has it, were it guarded."""
     wished: dict[tuple[str, str], dict[str, str]] = {}
     for fragment in plan.fragments:
         way = way_to(plan, fragment)
@@ -464,14 +527,8 @@ def with_methods(plan: PlacementPlan) -> PlacementPlan:
                 method = method_on(way, box)
                 for each in way:
                     wished.setdefault((each.node, each.name), {}).setdefault(method, box.id)
-    fragments = []
-    for each in plan.fragments:
-        method, reason = _method_of(each, wished.get((each.node, each.name), {}))
-        if method and each.standby:
-            named = "" if method == ACTIVE else method
-            each = msgspec.structs.replace(each, method=named, method_reason=reason)
-        fragments.append(each)
-    return replace(plan, fragments=tuple(fragments))
+    keys = (((each.node, each.name), each) for each in plan.fragments)
+    return {key: _method_of(each, wished.get(key, {})) for key, each in keys}
 
 
 def _method_of(fragment: FragmentSpec, wished: Mapping[str, str]) -> tuple[str, str]:

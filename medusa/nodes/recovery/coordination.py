@@ -54,7 +54,7 @@ class CoordinatorRole:
         placed: of a fragment here, whose query another node coordinates now.
     """
 
-    took_over: Callable[[str, QueryParts], None]
+    took_over: Callable[[int, str, QueryParts], None]
     handed_over: Callable[[str, str], None]
     ended: Callable[[int, str, tuple[str, ...]], None]
     placed: Callable[[int, FragmentSpec, str], None]
@@ -126,7 +126,7 @@ class Coordination:
             return
         deployment = self._catalog.deployment(query)
         if new.coordinator == self._me and deployment is None:
-            self._role.took_over(query, parts)
+            self._role.took_over(now_us, query, parts)
             self._outbox.report("warning", "coordinator's role taken over", query=query, number=new.number)
             self._place(new)
         elif new.coordinator != self._me and deployment is not None and deployment.state != REMOVING:

@@ -32,11 +32,13 @@ from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import WINDOW_BYTES, Carried, StateReceiver
 from medusa.nodes.recovery.heirs import Heir
 from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
+from medusa.nodes.recovery.replication import RELEASED
 from medusa.nodes.recovery.rewiring import replicas_of
 from medusa.nodes.recovery.standby_kind import is_idle
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
+from medusa.query.recovery import STATE_BACKUP
 from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.messages.configuration import Configuration, Replicas
@@ -130,6 +132,8 @@ class Followings:
         """Fragment -> who said last that a checkpoint is whole, and with what, which had rows that nobody has
         told of."""
         self._early_at_us = -(1 << 62)
+        self._released: dict[str, int] = {}
+        """Fragment -> the attempt of which its owner said that another node holds its state now."""
         self._deferred_seeds: dict[str, Callable[[int], None]] = {}
         """Fragment -> to look again at who wants us to follow it, once the disk says that it has left us."""
 
@@ -180,6 +184,14 @@ class Followings:
             name: ComingStatus(origin=each.owner, state=each.state.value)
             for name, each in (self._coming | self._followed).items()
         }
+
+    def backups(self) -> Iterator[CheckpointReceiver]:
+        """What is held of fragments whose states are backed up: what ``limits.backups`` bounds."""
+        for each in (*self._coming.values(), *self._followed.values()):
+            if not isinstance(each, CheckpointReceiver) or each.spec.method != STATE_BACKUP:
+                continue
+            if each.shadow is None:
+                yield each
 
     # --- messages -----------------------------------------------------------------------------------
 
@@ -418,9 +430,17 @@ class Followings:
             self._saver.save()
 
     def _check_room(self, taking: StateReceiver) -> None:
-        """Checkpoints that come at once are in memory. Raises RemoteProtocolError if they don't fit."""
+        """Checkpoints that come at once are in memory, and so is what is held for others. Raises
+        RemoteProtocolError if they don't fit."""
         node, most = self._settings.name, self._settings.limits.memory_bytes
         held = (*self._coming.values(), *self._followed.values())
+        if taking.spec.method == STATE_BACKUP:
+            backups = sum(each.held_bytes for each in self.backups())
+            if backups > (bound := self._settings.limits.backups_bytes):
+                text = f"fragment {taking.spec.name!r} has {size_text(taking.held_bytes)} of state; "
+                text += f"node {node!r} holds at most {size_text(bound)} for others: "
+                text += f"raise limits.backups of {node!r}"
+                raise RemoteProtocolError(text, peer=taking.owner, code="E_MEMORY")
         if sum(each.held_bytes for each in held) <= most:
             return
         text = f"fragment {taking.spec.name!r} has {size_text(taking.held_bytes)} of state; "
@@ -434,6 +454,24 @@ class Followings:
         taking = self._coming.get(message.fragment)
         if taking is not None and (taking.owner, taking.attempt) == (peer, message.attempt):
             self._coming.pop(message.fragment).drop()
+        followed = self._followed.get(message.fragment)
+        same = followed is not None and (followed.owner, followed.attempt) == (peer, message.attempt)
+        if message.code == RELEASED and same:
+            self._released[message.fragment] = message.attempt
+            self._drop_released()
+
+    def _drop_released(self) -> None:
+        """What others hold now, once it is known here that our word counts no more."""
+        for name, attempt in list(self._released.items()):
+            taking = self._followed.get(name)
+            if taking is None or taking.attempt != attempt:
+                del self._released[name]
+                continue
+            configuration = self._configuration(name.partition("/")[0])
+            replicas = None if configuration is None else replicas_of(configuration, name)
+            if replicas is not None and self._settings.name not in (replicas.owner, *replicas.secondaries):
+                del self._released[name]
+                self.drop(name, only=taking)
 
     def _give_up(self, taking: StateReceiver, code: str, text: str) -> None:
         self.drop(taking.spec.name, only=taking)
@@ -519,6 +557,7 @@ class Followings:
         """Acknowledge what is due, hear who came too early, write decisions again that couldn't be
         written."""
         self._promises.expire(now_us)
+        self._drop_released()
         if self._early and now_us >= self._early_at_us:
             self._early_at_us = now_us + EARLY_US
             early, self._early = self._early, {}

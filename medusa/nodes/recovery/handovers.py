@@ -214,6 +214,9 @@ class Handovers:
         if fragment in self._fragments and self._fragments[fragment].spec.reads_again:
             text = f"fragment {fragment!r} is recovered by upstream backup: its rows would be read again"
             return no("E_STORE", text, "leave it where it is, or deploy its query anew")
+        if fragment in self._fragments and to in self._fragments[fragment].spec.backup_nodes:
+            text = f"node {to!r} holds the state of fragment {fragment!r} for others, and would give it back"
+            return no("E_MOVE", text, "move it to another node, or deploy its query anew")
         if to not in replicas.followers and (why := self._may_not_come(now_us, configuration, replicas, to)):
             return why
         if silent := self.majority_away(fragment, to):
@@ -287,6 +290,11 @@ class Handovers:
         """A fragment of ours is to go nowhere any more."""
         if (order := self._orders.get(fragment)) is not None:
             self._end(order, why)
+
+    def target(self, fragment: str) -> str:
+        """The node that is to have a fragment of ours; empty: none is."""
+        order = self._orders.get(fragment)
+        return "" if order is None else order.to
 
     def going(self, fragment: str) -> bool:
         """Whether somebody wants a fragment of ours elsewhere."""

@@ -44,12 +44,14 @@ class CheckpointReceiver(StateReceiver):
     Attributes:
         shadow: None until the fragment is to be ours.
         held_token: of the owner's checkpoint that is held; 0: none is yet.
+        held_us: when that came whole; None: none is yet.
         record: what it says of inputs and outputs.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.held_token = 0
+        self.held_us: int | None = None
         self.record: FragmentRecord | None = None
         self._held: dict[str, Buffer] = {}
         self._manifest = CheckpointManifest({})
@@ -122,6 +124,7 @@ class CheckpointReceiver(StateReceiver):
             return
         record, self._coming = self._record_of(files), None
         self._held, self._manifest, self.held_token, self.record = files, manifest, message.token, record
+        self.held_us = now_us
         self._said_held, self._refused = 0 if self.spec.reads_again else message.token, 0
         self._clients = self._next_clients
         self._durable, self._opened, self._told = self._frames, True, -1

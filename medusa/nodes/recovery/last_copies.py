@@ -54,6 +54,7 @@ class LastCopies:
                 epoch=each.epoch,
                 owner=each.owner,
                 streams=each.streams,
+                reads=each.reads,
                 may_have_it=others,
                 lost=not others,
                 why=_why(others),

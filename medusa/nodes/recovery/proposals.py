@@ -40,6 +40,7 @@ from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.rewiring import streams_read
 from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.query.recovery import STATE_BACKUP
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.outbox import Outbox
@@ -392,7 +393,9 @@ class Proposals:
 
     def _coming(self, replicas: Replicas) -> list[str]:
         """Nodes that follow, and don't count."""
-        others = (node for node in replicas.followers if node not in (self._me, *replicas.secondaries))
+        hosted = self._fragments.get(replicas.fragment)
+        following = () if hosted is None else self._replication.wanted(hosted.spec, replicas)
+        others = (node for node in following if node not in (self._me, *replicas.secondaries))
         return [
             node
             for node in others
@@ -414,7 +417,12 @@ class Proposals:
                 return True
             return since_us is None and not self._replication.follows(replicas.fragment, node)
 
-        return [node for node in replicas.secondaries if lost(node)]
+        hosted = self._fragments.get(replicas.fragment)
+        backed_up = hosted is not None and hosted.spec.method == STATE_BACKUP
+        kept: Collection[str] = replicas.secondaries
+        if hosted is not None and backed_up:
+            kept = self._replication.wanted(hosted.spec, replicas)
+        return [node for node in replicas.secondaries if node not in kept or lost(node)]
 
     def _revised(self, now_us: int, current: Configuration) -> Configuration | None:
         """What we propose: our fragments with the secondaries that follow, in the order of the plan, whoever

@@ -23,6 +23,7 @@ from medusa.nodes.migration.state_receiver import Carried
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import StandbyNode
 from medusa.nodes.recovery.audience import audience
+from medusa.nodes.recovery.backup_holders import relieves
 from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
 from medusa.nodes.recovery.first_configuration import first_configuration, life_of
 from medusa.nodes.recovery.followings import Followings
@@ -34,6 +35,7 @@ from medusa.nodes.recovery.proposals import Proposals
 from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.standby_kind import is_idle
 from medusa.nodes.recovery.succession import Succession
+from medusa.nodes.recovery.unheard_senders import UnheardSenders
 from medusa.nodes.reports import Copied
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
@@ -86,6 +88,8 @@ class Recovery:
     Args:
         fragments: what runs here, by name.
         is_up: whether a node is heard here.
+        broken_since_us: since when a node isn't heard here, or doesn't hear us; None: all is well.
+        heard_at_us: when a node was heard last; None: it never was.
         life_of: the newest life of a node that was heard of; 0: it wasn't.
         number: gives numbers for questions to nodes.
         make: makes the mind of a fragment that follows (spec, checkpoint, owner).
@@ -96,6 +100,7 @@ class Recovery:
         next_token: gives tokens and numbers of attempts: larger than any before.
         role: told who coordinates what, where that changes.
         nodes: as they are known here, by name.
+        restored_here: whether a fragment of ours, whose state we held for others, is being restored in parts.
         hosting: what this node has to do with other participants' nodes in this.
 
     Attributes:
@@ -103,6 +108,7 @@ class Recovery:
         replication: what this node sends its secondaries.
         followings: what it follows.
         handovers: takeovers that are ordered.
+        unheard: has what misses a sender here go to a node that hears it.
         succession: what it does of what is decided.
         proposals: what it would have decided.
         coordination: who coordinates.
@@ -119,6 +125,8 @@ class Recovery:
         parsing: BackgroundParsing,
         diverting: Rerouting,
         is_up: Callable[[str], bool],
+        broken_since_us: Callable[[str], int | None],
+        heard_at_us: Callable[[str], int | None],
         life_of: Callable[[str], int],
         make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
         check: Callable[[FragmentSpec], None],
@@ -129,6 +137,7 @@ class Recovery:
         role: CoordinatorRole,
         nodes: Callable[[], Mapping[str, StandbyNode]],
         regrouped: Callable[[str], bool],
+        restored_here: Callable[[FragmentSpec, Replicas], bool],
         hosting: Hosting,
     ) -> None:
         me = settings.name
@@ -139,6 +148,8 @@ class Recovery:
         self._fragments = fragments
         self._is_up = is_up
         self._outbox = outbox
+        self._relieved: dict[str, int] = {}
+        """Fragment -> the epoch in which we took it from a node that only held it, until it runs here."""
         self.agreement = agreement = Agreement(
             settings,
             catalog,
@@ -165,7 +176,14 @@ class Recovery:
             "next_token": next_token,
         }
         self.replication = Replication(
-            me, catalog, fragments, is_up=is_up, abroad=hosting.is_abroad, **shared
+            me,
+            catalog,
+            fragments,
+            is_up=is_up,
+            abroad=hosting.is_abroad,
+            to=lambda fragment: self.handovers.target(fragment),
+            keeps_here=restored_here,
+            **shared,
         )
         self.followings = Followings(
             settings,
@@ -214,6 +232,18 @@ class Recovery:
             owned=owned,
             foreign=self.foreign,
         )
+        self.unheard = UnheardSenders(
+            me,
+            fragments,
+            outbox=outbox,
+            handovers=self.handovers,
+            replication=self.replication,
+            succession=self.succession,
+            number=diverting.number,
+            is_up=is_up,
+            broken_since_us=broken_since_us,
+            heard_at_us=heard_at_us,
+        )
         self.proposals = Proposals(
             me,
             catalog,
@@ -224,7 +254,9 @@ class Recovery:
             followings=self.followings,
             succession=self.succession,
             wait_us=settings.recovery.wait_us,
-            wanted=lambda each: self.handovers.wanted(each) or hosting.comes_home(each),
+            wanted=lambda each: (
+                self.handovers.wanted(each) or hosting.comes_home(each) or self._relieves(each)
+            ),
             guest=self.handovers.guest,
             lends=self.handovers.lends,
             abroad=hosting.is_abroad,
@@ -266,6 +298,11 @@ class Recovery:
         current = self.agreement.current(query)
         known = "" if current is None else current.coordinator
         return self._hosting.is_abroad(self._catalog.coordinator_of(query, known))
+
+    def fragments_of(self, query: str) -> tuple[str, ...]:
+        """Names of the fragments of a query that others stand by for, as far as is known here."""
+        current = self.agreement.current(query)
+        return () if current is None else tuple(each.fragment for each in current.fragments if not each.gone)
 
     def leads(self, query: str) -> bool:
         """Whether, as far as is heard here, no majority without us can have given away what is ours."""
@@ -355,6 +392,11 @@ class Recovery:
             voters=current.voters,
             away=self._missing_voters.away(current),
             not_voting=self._missing_voters.not_voting(current),
+            without_state=tuple(
+                each.fragment
+                for each in current.fragments
+                if (each.fragment, each.epoch) in self.proposals.emptied() and not each.gone
+            ),
             fragments={
                 each.fragment: self._replicas_status(now_us, each)
                 for each in current.fragments
@@ -551,6 +593,15 @@ class Recovery:
             or self.succession.changes(fragment)
         )
 
+    def _relieves(self, replicas: Replicas) -> bool:
+        """Whether what we hold is to be ours since its owner only held it too. If it was given back before,
+        as we couldn't open it, it stays there for the life of this node."""
+        name = replicas.fragment
+        spec = self.followings.spec_of(name)
+        if spec is None or not self._is_up(replicas.owner) or not relieves(spec, replicas, self._me):
+            return False
+        return self._relieved.setdefault(name, replicas.epoch) == replicas.epoch
+
     def _could_have(self, fragment: str) -> bool:
         return self._has(fragment) or self.followings.spec_of(fragment) is not None
 
@@ -565,6 +616,8 @@ class Recovery:
         for name in [name for name in self._fragments if name.partition("/")[0] == query]:
             self.replication.drop(name)
         self.followings.removed(query)
+        for name in [name for name in self._relieved if name.partition("/")[0] == query]:
+            del self._relieved[name]
         self.handovers.removed(query)
         self.succession.removed(query)
         self.proposals.removed(query)
@@ -583,6 +636,10 @@ class Recovery:
             rows: only what ``rows_wake_at_us`` speaks of.
         """
         self.agreement.tick(now_us)
+        for name in [name for name in self._relieved if name in self._fragments]:
+            hosted = self._fragments[name]
+            if not (hosted.frozen or hosted.failed):
+                del self._relieved[name]
         self.followings.tick(now_us)
         self.replication.tick(now_us)
         if rows:
@@ -591,6 +648,7 @@ class Recovery:
         self.followings.take_held(now_us)
         self.proposals.tick(now_us)
         self._last_copies.tick()
+        self.unheard.tick(now_us)
         self.handovers.tick(now_us)
         self.coordination.tick(now_us)
 
@@ -605,6 +663,6 @@ class Recovery:
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has other work."""
-        times = [self.proposals.wake_at_us(now_us), self.handovers.wake_at_us()]
+        times = [self.proposals.wake_at_us(now_us), self.handovers.wake_at_us(), self.unheard.wake_at_us()]
         times.append(self.coordination.wake_at_us(now_us))
         return min((time for time in times if time is not None), default=None)

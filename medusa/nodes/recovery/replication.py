@@ -9,7 +9,7 @@ Which of them count, the configuration says; ``succession`` proposes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,12 +21,14 @@ from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.fragment.change_feed import StandbyChangeFeed
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.state_sender import StateSender
+from medusa.nodes.recovery.backup_holders import followers_wanted
 from medusa.nodes.recovery.checkpoint_shipping import CheckpointFeed, CheckpointSender
 from medusa.nodes.recovery.replication_automaton import REPLICATION, ReplicationEvent, ReplicationState
 from medusa.nodes.recovery.rewiring import replicas_of, rewired
 from medusa.nodes.recovery.standby_kind import is_idle
 from medusa.nodes.reports import Copied
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
+from medusa.query.recovery import STATE_BACKUP
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
@@ -46,6 +48,15 @@ REST_US = 100_000
 
 REST_US_MAX = 3_200_000
 
+
+PASSED_OVER_US = 60_000_000
+"""A node that has no room for a state to hold is asked again after this. Too small: a large state is sent
+again and again in vain; too large: so long a fragment may be without a backup for
+which there is room by now."""
+
+NO_ROOM = ("E_LIMIT", "E_MEMORY")
+RELEASED = "E_RELEASED"
+"""An owner says with this that another node holds its state now."""
 
 _S, _E = ReplicationState, ReplicationEvent
 
@@ -105,6 +116,8 @@ class Replication:
         is_up: whether a node is there.
         abroad: whether a node is of another participant: how it runs fragments isn't known here.
         next_token: gives the numbers of attempts: larger than any before, over all lives.
+        to: the node to which a fragment of ours is ordered; empty: none.
+        keeps_here: whether a fragment that we took over is restored in parts, and goes to nobody as a whole.
     """
 
     def __init__(
@@ -118,8 +131,12 @@ class Replication:
         is_up: Callable[[str], bool],
         abroad: Callable[[str], bool],
         next_token: Callable[[], int],
+        to: Callable[[str], str],
+        keeps_here: Callable[[FragmentSpec, Replicas], bool],
     ) -> None:
         self._me, self._abroad = me, abroad
+        self._to = to
+        self._keeps_here = keeps_here
         self._catalog = catalog
         self._fragments = fragments
         self._outbox = outbox
@@ -127,6 +144,11 @@ class Replication:
         self._is_up = is_up
         self._next_token = next_token
         self._links: dict[tuple[str, str], _Link] = {}
+        self._no_room: dict[tuple[str, str], int] = {}
+        """Fragment whose state is to be held, and node that had no room for it -> not asked until then."""
+        self._unheld: dict[str, None] = {}
+        """Fragments of which we said that nobody holds their state."""
+        self._now_us = 0
 
     # --- what is asked --------------------------------------------------------------------------
 
@@ -257,6 +279,8 @@ class Replication:
         link.tries += 1
         link.why, link.code = why, code
         link.sender = None
+        if code in NO_ROOM and self._is_backed_up(link.fragment):
+            self._no_room[link.fragment, link.node] = now_us + PASSED_OVER_US
         self._outbox.report(
             "warning" if said else "info",
             "secondary doesn't follow",
@@ -279,8 +303,52 @@ class Replication:
             link = self._links.pop(key)
             if link.state is not _S.RESTING:
                 self._outbox.send(link.node, GiveUp(fragment=fragment, attempt=link.attempt))
+        for key in [key for key in self._no_room if key[0] == fragment]:
+            del self._no_room[key]
+        self._unheld.pop(fragment, None)
         if (hosted := self._fragments.get(fragment)) is not None:
             hosted.tapped_for_standbys(())
+
+    # --- who holds the state --------------------------------------------------------------------
+
+    def _is_backed_up(self, fragment: str) -> bool:
+        hosted = self._fragments.get(fragment)
+        return hosted is not None and hosted.spec.method == STATE_BACKUP
+
+    def wanted(self, spec: FragmentSpec, replicas: Replicas) -> tuple[str, ...]:
+        """The nodes that are to follow a fragment of ours: all that may, but of those that hold its state for
+        others one."""
+        return followers_wanted(
+            spec,
+            replicas,
+            is_up=self._is_up,
+            to=self._to(spec.name),
+            keeps_here=self._keeps_here(spec, replicas),
+            refused=lambda node: self._no_room.get((spec.name, node), 0) > self._now_us,
+        )
+
+    def _release(self, hosted: FragmentHost, replicas: Replicas, follow: Sequence[str]) -> None:
+        """Nodes whose word counts no more, since another holds the state, need keep nothing."""
+        name = hosted.spec.name
+        kept = dict.fromkeys((*follow, *replicas.secondaries, *hosted.counted))
+        for node in [node for of, node in self._links if of == name and node not in kept]:
+            link = self._links.pop((name, node))
+            if link.state is not _S.RESTING:
+                self._outbox.send(node, GiveUp(fragment=name, attempt=link.attempt, code=RELEASED))
+                self._tap(name)
+
+    def _say_unheld(self, hosted: FragmentHost, replicas: Replicas, follow: Sequence[str]) -> None:
+        """Once: nobody is there that could hold it, and why not."""
+        name = hosted.spec.name
+        if follow or self._keeps_here(hosted.spec, replicas):
+            self._unheld.pop(name, None)
+        elif name not in self._unheld:
+            self._unheld[name] = None
+            others = [node for node in replicas.members if node != self._me]
+            why = "; ".join(
+                f"{node} has no room" if self._is_up(node) else f"{node} is silent" for node in others
+            )
+            self._outbox.report("error", "no node holds the state", fragment=name, why=why)
 
     def stop(self) -> None:
         """The node ends: secondaries stay as they are, and hear nothing more."""
@@ -299,9 +367,16 @@ class Replication:
 
     def tick(self, now_us: int) -> None:
         """Ask nodes that should follow, send again what is overdue, notice what is broken."""
+        self._now_us = now_us
         wanted: set[tuple[str, str]] = set()
-        for hosted, configuration, replicas in self.owned():
-            for node in (each for each in replicas.followers if each != self._me):
+        for hosted, configuration, replicas in list(self.owned()):
+            follow = self.wanted(hosted.spec, replicas)
+            if hosted.spec.method == STATE_BACKUP:
+                self._release(hosted, replicas, follow)
+                self._say_unheld(hosted, replicas, follow)
+                held = (node for of, node in self._links if of == hosted.spec.name)
+                follow = tuple(dict.fromkeys((*follow, *held)))
+            for node in follow:
                 key = hosted.spec.name, node
                 wanted.add(key)
                 link = self._links.get(key)

@@ -20,7 +20,14 @@ from medusa.query.delay import DELAY_US_MAX
 from medusa.query.delay_policies import PROCESS, check_policies
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.published_stream import reads_of
-from medusa.query.recovery import AMNESIA, METHODS_BY_STRENGTH, PASSIVE, PRECISE_UPSTREAM, UPSTREAM
+from medusa.query.recovery import (
+    AMNESIA,
+    METHODS_BY_STRENGTH,
+    PASSIVE,
+    PRECISE_UPSTREAM,
+    STATE_BACKUP,
+    UPSTREAM,
+)
 from medusa.query.user_registry import check_functions
 from medusa.wire import limits
 
@@ -112,6 +119,8 @@ class FragmentSpec(
         stream_version: of all its streams: replicas share a stream's name and differ in this.
         read_versions: of the streams that it reads, by source; one that isn't here has version 1.
         standby: nodes that were to stand by for it when it was deployed, in the order in which they succeed.
+        backup_nodes: of those (and, once it was taken over, its own node) the ones that hold its checkpoints,
+            and have it only until another is there; none but by ``STATE_BACKUP``.
         checkpoint_every_us: between two of its checkpoints; 0: as its node has it.
         method: how who stands by for it can go on (``METHODS_BY_STRENGTH``); empty: by active standby.
         method_reason: why that is another one than an output wishes for that it feeds; empty: it isn't.
@@ -135,6 +144,7 @@ class FragmentSpec(
     stream_version: Version = 1
     read_versions: dict[Name, Version] = {}
     standby: tuple[Name, ...] = ()
+    backup_nodes: tuple[Name, ...] = ()
     checkpoint_every_us: Annotated[int, Meta(ge=0, le=limits.CHECKPOINT_EVERY_US_MAX)] = 0
     method: str = ""
     method_reason: Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)] = ""
@@ -160,7 +170,12 @@ class FragmentSpec(
     @property
     def idle_standby(self) -> bool:
         """Who stands by for it computes nothing, and holds checkpoints or marks."""
-        return self.reads_again or self.method == PASSIVE
+        return self.reads_again or self.ships_checkpoints
+
+    @property
+    def ships_checkpoints(self) -> bool:
+        """Who stands by for it holds checkpoints."""
+        return self.method in (PASSIVE, STATE_BACKUP)
 
     @property
     def repeats(self) -> bool:
@@ -295,6 +310,17 @@ def check_fragment(fragment: FragmentSpec) -> CheckedGraph:
         )
     if fragment.method and fragment.method not in METHODS_BY_STRENGTH:
         raise QueryError(f"{label}: method: {fragment.method[:80]!r} is unknown", code="query.placement")
+    backups = fragment.backup_nodes
+    if (bool(backups) != (fragment.method == STATE_BACKUP)) or len(set(backups)) != len(backups):
+        raise QueryError(
+            f"{label}: backup_nodes: expected some, each once, with method {STATE_BACKUP!r} and none with "
+            f"another, got {len(backups)} with {fragment.method!r}",
+            code="query.placement",
+        )
+    if len(backups) > limits.STANDBY_MAX:
+        raise QueryError(
+            f"{label}: backup_nodes: at most {limits.STANDBY_MAX}, got {len(backups)}", code="query.placement"
+        )
     check_policies(fragment.delay_failure, fragment.delay_stabilization, f"{label}: delay")
     if fragment.repeats and (decision := decision_in(fragment.graph)) is not None:
         raise QueryError(

@@ -404,6 +404,7 @@ def _recovered(deployment: Deployment, decided: ConfigurationStatus) -> dict[str
                 away=decided.away,
                 not_voting=decided.not_voting,
                 lost=[name for name in fragments if name in gone and name not in ready],
+                without_state=[name for name in fragments if name in decided.without_state],
             ),
         )
         for stream, method, fragments in deployment.recovered

@@ -60,7 +60,8 @@ class SplitPlan:
         part: the box of every part.
         positions: columns of the parts' rows that number the rows of which they were made.
         numbers: of each input, the column that its router adds; None: the positions.
-        by, arrival, within_us: as of ``OrderedMerge``.
+        by, arrival, within_us, release: as of ``OrderedMerge``.
+        last_time: as of ``KeyRouter``.
     """
 
     keys: Sequence[tuple[Named, ...]]
@@ -70,6 +71,8 @@ class SplitPlan:
     by: tuple[str, ...] = ()
     arrival: bool = False
     within_us: int = 0
+    release: str | None = None
+    last_time: bool = False
 
 
 class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, kw_only=True):

@@ -40,6 +40,9 @@ class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_onl
         cuts: where ranges of the hash end: part i has ``cuts[i - 1] <= hash < cuts[i]``.
         block: without keys: so many rows in a row go the same way, then the next.
         number: the column (int64, the last) that holds the number of the row, counted from 0; None: none.
+        last_time: before the end, a row of nulls with the number -1 tells all parts the time of the last row
+            that was not late, or the boundary where that is later: what a box does at the end may depend on
+            it, whichever part has the row.
     """
 
     order_dependent: ClassVar[bool] = True
@@ -52,6 +55,7 @@ class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_onl
     cuts: tuple[int, ...] = ()
     block: int | None = None
     number: str | None = None
+    last_time: bool = False
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -82,7 +86,7 @@ class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_onl
         return f"{self.parts} parts {way}{by_text(self.keys)}"
 
     def reads_time(self, below: bool) -> bool:
-        return below or any(reads_time(key.expression) for key in self.keys)
+        return below or self.last_time or any(reads_time(key.expression) for key in self.keys)
 
 
 class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", kw_only=True):
@@ -96,6 +100,8 @@ class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", 
         arrival: rows leave in the order of ``positions`` alone, between the same boundaries as before the
             router; False: by (release, ``by``, ``positions``, a missing one last).
         within_us: a row that lacks one of ``positions``, or has but one, is released so long after its time.
+        release: the column (int64) with the microsecond at which a row is released, where its time doesn't
+            tell that; it leaves here.
     """
 
     order_dependent: ClassVar[bool] = True
@@ -111,6 +117,7 @@ class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", 
     by: tuple[str, ...] = ()
     arrival: bool = False
     within_us: int = 0
+    release: str | None = None
 
     def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         first = inputs[0]
@@ -123,7 +130,7 @@ class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", 
         types = types_of(first.schema)
         expected = {
             **dict.fromkeys(self.by, (TIMESTAMP, "int64")),
-            **dict.fromkeys(self.positions, ("int64",)),
+            **dict.fromkeys(self.hidden, ("int64",)),
         }
         for name, kinds in expected.items():
             if types.get(name) not in kinds:
@@ -132,20 +139,29 @@ class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", 
                     f" got {types.get(name)}",
                     code="query.split",
                 )
-        if not 1 <= len(self.positions) <= 2 or len(expected) < len(self.by) + len(self.positions):
+        if not 1 <= len(self.positions) <= 2 or len(expected) < len(self.by) + len(self.hidden):
             raise QueryError(
-                f"{label}: needs one or two positions, other columns than by", code="query.split"
+                f"{label}: needs one or two positions, other columns than by and release", code="query.split"
             )
-        if self.arrival and (self.by or self.within_us or len(self.positions) > 1):
+        if self.release is not None and self.within_us:
+            raise QueryError(
+                f"{label}: a row is released by a column or within, not both", code="query.split"
+            )
+        if self.arrival and (self.by or self.within_us or self.release or len(self.positions) > 1):
             raise QueryError(
                 f"{label}: in order of arrival there is one position and no more", code="query.split"
             )
         if not 0 <= self.within_us <= DURATION_MAX_US:
             raise QueryError(f"{label}: within is out of range", code="query.duration")
-        schema = tuple(field for field in first.schema if field.name not in self.positions)
+        schema = tuple(field for field in first.schema if field.name not in self.hidden)
         if not schema:
             raise QueryError(f"{label}: no columns are left", code="query.split")
         return replace(first, box=label, schema=schema)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The columns that leave here."""
+        return self.positions if self.release is None else (*self.positions, self.release)
 
     def describe(self) -> str:
         order = "arrival" if self.arrival else "release"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+import msgspec
+
 from medusa.errors import QueryError
-from medusa.query.boxes.base import MANY, BoxData, Thinned
+from medusa.query.boxes.base import MANY, BoxData, Sharing, SplitPlan, Thinned
 from medusa.query.boxes.checks import check_declared, key_type, need_time
 from medusa.query.boxes.text import by_text
 from medusa.query.expressions.expression import Named
 from medusa.query.shape import StreamShape, refuse_twice
-from medusa.query.structs import Function, Input, Schema
+from medusa.query.structs import Field, Function, Input, Schema
 from medusa.query.types import check_column_name
 from medusa.query.user_registry import check_reference
 
@@ -106,6 +108,11 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
         keys: by which rows and state are kept apart; the same expressions for every input.
         state: the fields that are kept for each key; may be empty.
         names: of the inputs, where there are several; None for one.
+        positions: of a part of a split: columns (int64) that its rows have besides, by which a merge
+            orders them: the microsecond at which the row is released, which is that of its call (of a timer
+            the one before, since all rows below its time come first); of a timer the time of the first
+            row of its key; and the place, among rows of one time, of the row that caused it (of a timer: of
+            that first row). Every input has a last column called as the place, with the number of the row.
     """
 
     time_dependent: ClassVar[bool] = True
@@ -113,7 +120,7 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
     determinism: ClassVar[str] = "deterministic"
     inputs_least: ClassVar[int] = 1
     inputs_most: ClassVar[int] = MANY
-    stays_whole = "its class gives columns of its own, and the numbers of its rows would be lost"
+    sharing: ClassVar[Sharing] = "keys"
     awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of all inputs to pass its time"
 
@@ -123,6 +130,7 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
     keys: tuple[Named, ...]
     state: Schema = ()
     names: tuple[str, ...] | None = None
+    positions: tuple[str, str, str] | None = None
 
     @property
     def functions(self) -> tuple[Function, ...]:
@@ -169,10 +177,41 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
         lost = (
             f"{label} makes columns of its own" if any(row.window or row.no_window for row in inputs) else ""
         )
-        return StreamShape(label, self.schema, timed=True, no_window=lost)
+        schema = self.schema
+        if self.positions is not None:
+            place = Field(self.positions[-1], "int64")
+            for row in inputs:
+                if row.schema[-1] != place:
+                    raise QueryError(
+                        f"{label}: expected {place.name!r} of type int64 as the last column of {row.box},"
+                        f" got {row.schema[-1].name!r} of type {row.schema[-1].type}",
+                        code="query.split",
+                    )
+            schema = (
+                *schema,
+                *(Field(check_column_name(name, what=label), "int64") for name in self.positions),
+            )
+            refuse_twice(schema, label=label)
+        return StreamShape(label, schema, timed=True, no_window=lost)
 
     def describe(self) -> str:
         return f"{_function_text(self.function)}{by_text(self.keys)}"
+
+    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
+        if self.positions is not None:
+            return "it is a part already, whose rows a merge orders: merge it, and split it in more"
+        released, first, place = name("_released"), name("_first"), name("")
+        return SplitPlan(
+            keys=[self.keys] * len(self.inputs),
+            part=msgspec.structs.replace(self, positions=(released, first, place)),
+            positions=(first, place),
+            numbers=(place,) * len(self.inputs),
+            release=released,
+            last_time=True,
+        )
+
+    def without(self, hidden: Sequence[str]) -> Process:
+        return msgspec.structs.replace(self, positions=None)
 
 
 def _check_function(function: Function, label: str) -> None:

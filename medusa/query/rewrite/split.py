@@ -25,7 +25,16 @@ from medusa.query.graph import check_graph, label_of
 from medusa.query.rewrite.key_ranges import even_cuts
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["BLOCK_ROWS", "SplitBoxes", "cuts_of", "find_split", "in_order", "merge", "split"]
+__all__ = [
+    "BLOCK_ROWS",
+    "SplitBoxes",
+    "cuts_of",
+    "find_split",
+    "functions_of_parts",
+    "in_order",
+    "merge",
+    "split",
+]
 
 BLOCK_ROWS = 1_024
 """Rows without a key that go the same way."""
@@ -123,7 +132,7 @@ def find_split(graph: Graph, box: str) -> SplitBoxes:
         raise QueryError(f"{label_of(last)} isn't split", code="query.split")
     first = parts[0]
     more = [boxes[id] for port in first.ports if (id := _port_id(box, port)) != box and id in boxes]
-    hidden = last.positions if isinstance(last, OrderedMerge) else ()
+    hidden = last.hidden if isinstance(last, OrderedMerge) else ()
     inputs = tuple(router.inputs[0] for router in routers)
     return SplitBoxes(
         routers=routers,  # type: ignore[arg-type]
@@ -131,6 +140,18 @@ def find_split(graph: Graph, box: str) -> SplitBoxes:
         merges=(*more, last),
         whole=msgspec.structs.replace(first.without(hidden), id=box, inputs=inputs),
     )
+
+
+def functions_of_parts(graph: Graph, box: str, functions: Mapping[str, object]) -> dict[str, object]:
+    """Functions that aren't registered, by box, where parts of a box call its own; it keeps it for a merge.
+
+    Args:
+        graph: in which it is split.
+    """
+    if box not in functions:
+        return dict(functions)
+    parts = find_split(graph, box).parts
+    return {**functions, **{part.id: functions[box] for part in parts}}
 
 
 def cuts_of(graph: Graph, box: str) -> tuple[int, ...]:
@@ -169,7 +190,9 @@ def _port_id(box: str, port: str) -> str:
 
 
 def _router_id(box: str, input: int, inputs: int) -> str:
-    return f"{box}-router" if inputs == 1 else f"{box}-router-{('left', 'right')[input]}"
+    if inputs == 2:
+        return f"{box}-router-{('left', 'right')[input]}"
+    return f"{box}-router-{input + 1}" if input else f"{box}-router"
 
 
 class _Splitter:
@@ -225,7 +248,7 @@ class _Splitter:
         return SplitBoxes(routers, parts, (combine,), box)
 
     def _by_merge(self, made: SplitPlan) -> SplitBoxes:
-        routers = self._routers(made.keys, made.numbers or made.positions)
+        routers = self._routers(made.keys, made.numbers or made.positions, last_time=made.last_time)
         parts = self._copies(made.part, routers)
         ports = [port for port in made.part.ports if port and port in self._read]
         merges = tuple(
@@ -236,13 +259,14 @@ class _Splitter:
                 by=made.by,
                 arrival=made.arrival,
                 within_us=made.within_us,
+                release=made.release,
             )
             for port in (*ports, "")
         )
         return SplitBoxes(routers, parts, merges, self._box)
 
     def _routers(
-        self, keys: Sequence[tuple[Named, ...]], names: Sequence[str | None]
+        self, keys: Sequence[tuple[Named, ...]], names: Sequence[str | None], *, last_time: bool = False
     ) -> tuple[KeyRouter, ...]:
         cuts = even_cuts(self._parts) if self._cuts is None else tuple(self._cuts)
         box = self._box
@@ -255,6 +279,7 @@ class _Splitter:
                 cuts=cuts if by else (),
                 block=None if by else self._block,
                 number=number,
+                last_time=last_time,
             )
             for input, (by, number) in enumerate(zip(keys, names, strict=True))
         )

@@ -285,7 +285,7 @@ def with_standby(
         said: who would stand by, as the node says that is asked to deploy.
     """
     traffic = traffic_of(graph, rates=rates, measured=_measured(graph.name, status))
-    plan = with_methods(guarded_as(cut(graph, found.at), said.standby))
+    plan = with_methods(guarded_as(cut(graph, found.at), said.standby, said.backups))
     outputs = recovered_outputs(plan, graph, traffic, voters=len(said.voters), away=said.away)
     loads = dict(found.loads)
     for fragment in plan.guarded():

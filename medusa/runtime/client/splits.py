@@ -193,9 +193,9 @@ class Splits:
         while True:
             try:
                 return self._moves.move(name, to, timeout)
-            except LinkError as error:
+            except (LinkError, QueryError) as error:
                 if error.code not in ("E_FRAGMENT", "E_BUSY") or time.monotonic() > end_s:
-                    raise LinkError(
+                    raise type(error)(
                         f"{name!r} can't be moved to {to!r}: {error.message}",
                         hint=error.hint,
                         code=error.code,

@@ -100,7 +100,7 @@ class QueryChanges:
 
     def _repartition(self, made: Repartition) -> None:
         self._check(made.graph)
-        self._go_on_with(made.graph, self._fragment.functions, (), made.given)
+        self._go_on_with(made.graph, made.functions, (), made.given)
 
     def _go_on_with(
         self,

@@ -18,8 +18,10 @@ from medusa.wire.messages.tentative import STREAM_STATES
 from medusa.wire.status_and_metrics import (
     FOLLOWING,
     AgreementStatus,
+    BackupsStatus,
     ConsistencyStatus,
     FragmentStatus,
+    HeldBackupStatus,
     LinkStatus,
     LoadStatus,
     MarketContractStatus,
@@ -55,6 +57,9 @@ def node_families(status: NodeStatus) -> Iterator[Metric]:
     yield from _families(AgreementStatus, "query", ["node", "query"], undecided)
     stateless = [(of, [status.node, of.query, name]) for name, of in status.without_state.items()]
     yield from _families(StatelessStatus, "fragment", fragment, stateless)
+    yield from _families(BackupsStatus, "node", node, [(status.backups, [status.node])])
+    held = [(of, [status.node, name.partition("/")[0], name]) for name, of in status.backups.held.items()]
+    yield from _families(HeldBackupStatus, "fragment", fragment, held)
     trading = [] if status.market is UNSET else [status.market]
     yield from _families(MarketStatus, "market", node, [(of, [status.node]) for of in trading])
     contracts = [(each, [status.node, each.partner, each.id]) for of in trading for each in of.contracts]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from random import Random
 from typing import Any
 
 from medusa.errors import StateError
@@ -25,11 +24,12 @@ from medusa.runtime.node.loop import NodeLoop
 from medusa.runtime.repair.startup import recover
 from medusa.runtime.transport.link_events import Arrival, Event
 from medusa.sim.actors.start_check import StartCheck
+from medusa.sim.actors.worker import Worker
 from medusa.sim.world.disk import Disk
 from medusa.sim.world.keyring import Keyring, signed_by
 from medusa.sim.world.machine import Machine
 from medusa.sim.world.network import Network
-from medusa.sim.world.virtual_time import World
+from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.outbox import ReportLine
 
@@ -57,6 +57,9 @@ COPY_USED = " is whole and used"
 
 STUCK = "stuck-"
 """Links of callers that were stuck and came through begin so: see ``Network.divert``."""
+
+SPINS_MAX = 1_000
+"""A node that wants to be woken at once so often, one time after the other, would take a whole core."""
 
 AGAIN_US = 100_000
 """A node that can't start is started again after this."""
@@ -110,8 +113,9 @@ class NodeMachine(Machine):
         """Life and peer -> the newest life of that."""
         self._asked_again = False
         self._wake_at_us = -1
+        self._spins = 0
         self._soon = False
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, Worker] = {}
         self.make_host: Callable[..., EngineHost] = EngineHost
         """What runs fragments; read when it starts."""
         self.accept: Callable[[FragmentSpec], None] = lambda fragment: None
@@ -197,6 +201,7 @@ class NodeMachine(Machine):
         )
         self.world.trace(self.name, f"starts, life {self.lives}")
         self._wake_at_us = -1
+        self._spins = 0
         self._soon = False
         self.loop.begin()
         self.soon()
@@ -288,13 +293,20 @@ class NodeMachine(Machine):
 
     def _turn(self, events: Iterable[Event]) -> None:
         assert self.loop is not None
-        wake_us = max(self.clock.world_us(self.loop.turn(events)), self.world.now_us + 1)
+        wake_us = self.clock.world_us(self.loop.turn(events))
+        self._check_spins(wake_us)
+        wake_us = max(wake_us, self.world.now_us + 1)
         if not self.world.now_us < self._wake_at_us <= wake_us:
             self._wake_at_us = wake_us
             self.world.at(wake_us, self.in_this_life(lambda: self._turn(())))
         self._watch(self)
         if self._seen is not None:
             self._seen(self)
+
+    def _check_spins(self, wake_us: int) -> None:
+        self._spins = self._spins + 1 if wake_us <= self.world.now_us else 0
+        if self._spins > SPINS_MAX:
+            raise SimulationError(f"spins: {self.name} wants to be woken at once, again and again")
 
     @property
     def writes(self) -> bool:
@@ -306,10 +318,16 @@ class NodeMachine(Machine):
         """How long its engine and its disk need for what they were given."""
         return max((each.free_us for each in self._workers.values()), default=0) - self.world.now_us
 
-    def _worker(self, name: str) -> _Worker:
+    def slow_down(self, times: int) -> None:
+        before = self.slowness
+        super().slow_down(times)
+        for worker in self._workers.values():
+            worker.slows_down(before, times)
+
+    def _worker(self, name: str) -> Worker:
         took_us = self._sync_us if name == "medusa-disk" else self._job_us
         dice = self._parser_dice if name == "medusa-parser" else self._dice
-        made = self._workers[name] = _Worker(self, took_us, dice)
+        made = self._workers[name] = Worker(self, took_us, dice)
         return made
 
     def _say(self, report: ReportLine) -> None:
@@ -336,43 +354,6 @@ class NodeMachine(Machine):
         if not text.endswith(COPY_USED):
             self._told[text, ""] = report
         self.world.trace(self.name, f"warning: {text}")
-
-
-class _Worker:
-    """A thread in virtual time: each job takes a little, and dies with its life."""
-
-    idle = True
-
-    def __init__(self, node: NodeMachine, job_us: int, dice: Random) -> None:
-        self._node = node
-        self._job_us = job_us
-        self._dice = dice
-        self.free_us = self._took_us = 0
-        """When it has done all."""
-        self._jobs: deque[Callable[[], None]] = deque()
-
-    def give(self, job: Callable[[], None]) -> None:
-        world = self._node.world
-        took_us = self._dice.randrange(1, 2 * self._job_us) * self._node.slowness
-        self.free_us = max(self.free_us, world.now_us) + took_us
-        self._took_us += took_us
-        self._jobs.append(job)
-        world.at(self.free_us, self._node.in_this_life(self._do))
-
-    def _do(self) -> None:
-        self._jobs.popleft()()
-
-    def cpu_us(self) -> int:
-        return self._took_us
-
-    def hurry(self, most: int | None) -> None:
-        """Do at once what was given."""
-        for _ in range(len(self._jobs) if most is None else min(most, len(self._jobs))):
-            self._do()
-
-    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
-        """Nothing runs beside us."""
-        return True
 
 
 class _Links:

@@ -16,7 +16,7 @@ from medusa.runtime.repair.startup import StartupState
 from medusa.sim.world.disk import Disk
 from medusa.sim.world.virtual_time import SimulationError
 
-__all__ = ["StartCheck", "check_marks"]
+__all__ = ["StartCheck", "check_marks", "lacks_newest"]
 
 OF_FRAGMENTS = ("checkpoint", "output segment", "first checkpoint mark")
 
@@ -172,6 +172,14 @@ def check_marks(node: str, disk: Disk) -> None:
     for owner, numbers in disk.history.checkpoints.items():
         if len(numbers) > 1 and owner not in marked:
             raise SimulationError(f"disk: {node} has checkpoints {owner}-*, and no mark of the first")
+
+
+def lacks_newest(disk: Disk, fragment: str) -> bool:
+    """Whether the newest checkpoint of a fragment lies there and isn't whole."""
+    groups, owner = disk.groups(), owner_of(fragment)
+    checkpoints = (g for g in map(GroupName.of, groups) if (g.owner, g.kind) == (owner, "checkpoint"))
+    newest = max(checkpoints, key=lambda group: group.number, default=None)
+    return newest is not None and _facts(groups, newest.name) is None
 
 
 def _facts(groups: Mapping[str, Mapping[str, bytes]], name: str) -> dict[str, object] | None:

@@ -42,6 +42,15 @@ class Outages:
             end_us < from_us or begin_us > to_us for part in parts for begin_us, end_us in self._down[part]
         )
 
+    def ended(self, parts: Iterable[str], from_us: int, to_us: int, *, for_us: int) -> list[tuple[int, int]]:
+        """When these were down for no longer than that, and were back between two moments."""
+        spans = (span for part in parts for span in self._down[part])
+        return [
+            (begin_us, end_us)
+            for begin_us, end_us in spans
+            if from_us <= end_us <= to_us and end_us - begin_us <= for_us
+        ]
+
     def is_still(self, begun_us: int, back_us: int, to_us: int) -> bool:
         """Whether nothing went down from ``begun_us`` on, and nothing was back from ``back_us`` on."""
         return not any(

@@ -6,20 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 
-from medusa.decoders import converter
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.fragment.checkpoint_record import FragmentRecord
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
+from medusa.query.recovery import STATE_BACKUP
+from medusa.sim.checkers.backup_owners import check_handed_on
 from medusa.sim.checkers.catalog import newest_catalog
 from medusa.sim.checkers.publisher_names import newest_record
+from medusa.sim.checkers.votes_on_disks import VotesOnDisks
 from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.codec import TrainCodec, decode_frame
 from medusa.wire.link.automaton import ReceiverState, SenderState
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from medusa.sim.actors.node import NodeMachine
 
 __all__ = ["ReplicaChecks", "held_by"]
-
-_KEPT = converter(KeptConfiguration)
 
 DATA = b"\xa4data"
 """How the header of a ``Data`` goes on after its first byte."""
@@ -56,6 +54,7 @@ class ReplicaChecks:
     def __init__(self, nodes: Mapping[str, NodeMachine], clients: Mapping[str, Client]) -> None:
         self._nodes = nodes
         self._clients = clients
+        self._votes = VotesOnDisks(nodes)
         self.newest: Configuration | None = None
         self._known: dict[tuple[str, int, int], Configuration] = {}
         self._lives: list[int] = []
@@ -91,6 +90,7 @@ class ReplicaChecks:
         """
         if node.loop is None:
             return
+        self._votes.look(node)
         for kept in node.brain.catalog.configurations.values():
             self._look_at(node, kept.current)
         for fragment, hosted in node.brain.fragments.items():
@@ -135,18 +135,13 @@ class ReplicaChecks:
             self.newest = current
 
     def _check_decided(self, current: Configuration) -> None:
-        """More than half of those that vote on it have it on disk, or had it on a disk that was lost."""
         before = self._known.get((current.query, current.life, current.number - 1))
         if current.number == 1:
             return
         if before is None:
             raise SimulationError(f"configuration: {current.number} is there, and none before it")
-        voters = [self._nodes[name] for name in before.voters]
-        have = [node.name for node in voters if node.disk.history.lost or _has_accepted(node, current)]
-        if 2 * len(have) <= len(before.voters):
-            raise SimulationError(
-                f"configuration: {current.number} is decided, and on the disks of {have} of {before.voters}"
-            )
+        self._votes.check_decided(current, before)
+        check_handed_on(before, current, self._nodes.values())
 
     def _check_owner(self, node: NodeMachine, fragment: str, hosted: FragmentHost) -> None:
         if hosted.frozen:
@@ -418,6 +413,14 @@ class ReplicaChecks:
             if has != {replicas.owner}:
                 return f"{replicas.fragment} is at {sorted(has)}, {replicas.owner} should have it"
             wanted = {node for node in replicas.members if node != replicas.owner} - gone
+            spec = self._nodes[replicas.owner].brain.fragments[replicas.fragment].spec
+            if spec.method == STATE_BACKUP:  # One holds it: upstream where one is there, and the owner isn't.
+                holders = wanted.intersection(spec.backup_nodes)
+                if replicas.owner in spec.backup_nodes and wanted - holders:
+                    return f"{replicas.owner} only holds {replicas.fragment}, and others are there"
+                first = [node for node in spec.backup_nodes if node in holders]
+                first += [node for node in replicas.members if node in wanted - holders]
+                wanted = set(first[:1])
             if set(replicas.secondaries) != wanted:
                 return f"secondaries of {replicas.fragment} are {replicas.secondaries}, not {sorted(wanted)}"
             if not all(self._follows(node, replicas) for node in wanted):
@@ -454,19 +457,6 @@ def _life(node: NodeMachine, hosted: FragmentHost) -> int:
     """Of the query of a fragment, by the configuration that its node goes by; 0: it has none."""
     kept = node.brain.catalog.configurations.get(hosted.spec.query)
     return 0 if kept is None else kept.current.life
-
-
-def _has_accepted(node: NodeMachine, configuration: Configuration) -> bool:
-    """By its disk."""
-    data = newest_catalog(node)
-    facts = {} if data is None else msgspec.msgpack.decode(data).get("configurations", {})
-    if configuration.query not in facts:
-        return False
-    kept = _KEPT(facts[configuration.query])
-    accepted = kept.accepted
-    if accepted is not None and accepted.configuration == configuration:
-        return True
-    return kept.current.life == configuration.life and kept.current.number >= configuration.number
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[str]:

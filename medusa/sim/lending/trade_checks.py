@@ -37,6 +37,11 @@ PAST_US = 4_000_000
 LATE_US = 3_000_000
 """By so much what is agreed just before the end of a contract may begin after it: clocks run apart too."""
 
+UNPAID_INTERVALS = 2
+"""What isn't receipted is of so many at most when a host asks for a guest to be taken home: one that nobody
+pays for after one, any other after two. What comes in between that and its going home may be unpaid too:
+hosts don't have guests rest (docs/market.md)."""
+
 LINES = 20
 """So many of the last lines that a node said are looked at."""
 
@@ -67,46 +72,59 @@ class _Stay:
 
     Attributes:
         last_us: when it was last looked at there.
-        busiest: most rows that came in during ``interval_us``.
+        busiest: most rows that came in during ``window_us``, before its host asked for it to be taken home.
+        asked: the row at which that was; None: it hasn't.
         life: of the host, when it began.
     """
 
     host: str
     begin: int
     end: int
-    interval_us: int
+    window_us: int
     last_us: int = 0
     busiest: int = 0
+    asked: int | None = None
     life: int = 0
     _lately: deque[tuple[int, int]] = field(default_factory=deque)
 
-    def note(self, now_us: int, row: int) -> None:
+    def note(self, now_us: int, row: int, *, asks: bool) -> None:
         self.last_us = now_us
-        if row > self.end or not self._lately:
-            self.end = max(self.end, row)
+        self.end = max(self.end, row)
+        if self.asked is not None:
+            return
+        if not self._lately or self.end > self._lately[-1][1]:
             self._lately.append((now_us, self.end))
-        while self._lately[0][0] < now_us - self.interval_us and len(self._lately) > 1:
+        while len(self._lately) > 1 and self._lately[1][0] <= now_us - self.window_us:
             self._lately.popleft()
         self.busiest = max(self.busiest, self.end - self._lately[0][1])
+        self.asked = self.end if asks else None
+
+    @property
+    def due(self) -> int:
+        """Rows that have to be paid at least."""
+        until = self.end if self.asked is None else self.asked
+        return max(until - self.begin - self.busiest, 0)
 
 
 @dataclass(slots=True)
 class _Past:
-    """What load a node had lately: (when, cores)."""
+    """What load a node had lately: (when, cores that its fragments take, and all of its process)."""
 
-    loads: list[tuple[int, float]] = field(default_factory=list)
+    loads: list[tuple[int, float, float]] = field(default_factory=list)
 
-    def note(self, now_us: int, cores: float) -> None:
+    def note(self, now_us: int, fragments: float, process: float) -> None:
         self.loads = [each for each in self.loads if each[0] >= now_us - PAST_US]
-        self.loads.append((now_us, cores))
+        self.loads.append((now_us, fragments, process))
 
     @property
     def most(self) -> float:
-        return max((cores for _, cores in self.loads), default=0.0)
+        """With what the process takes beside its fragments: an owner pays to be rid of load whatever makes
+        it."""
+        return max((max(fragments, process) for _, fragments, process in self.loads), default=0.0)
 
     @property
     def least(self) -> float:
-        return min((cores for _, cores in self.loads), default=0.0)
+        return min((fragments for _, fragments, _ in self.loads), default=0.0)
 
 
 class TradeChecks:
@@ -156,7 +174,7 @@ class TradeChecks:
         self._look_at_guests(node)
         if self._world.now_us >= self._looked_us[node.name] + LOOK_US:
             self._looked_us[node.name] = self._world.now_us
-            self._past[node.name].note(self._world.now_us, self._load(node))
+            self._past[node.name].note(self._world.now_us, self._load(node), _process_cores(node))
             self._look_at_limits(node)
             self._look_at_words(node)
 
@@ -174,12 +192,12 @@ class TradeChecks:
             about = name, node.brain.catalog.ownership.epoch(name)
             if about not in self.stays:
                 longest_s = max(each.terms.interval_s for each in self._contracts)
-                self.stays[about] = _Stay(
-                    node.name, row, row, longest_s * 1_000_000, life=node.brain.incarnation
-                )
+                window_us = UNPAID_INTERVALS * longest_s * 1_000_000
+                self.stays[about] = _Stay(node.name, row, row, window_us, life=node.brain.incarnation)
                 self.handed_over.append((self._world.now_us, name))
                 self._check_begins(node.name, name)
-            self.stays[about].note(self._world.now_us, row)
+            asks = name in node.brain.abroad.giving_back()
+            self.stays[about].note(self._world.now_us, row, asks=asks)
 
     def _check_begins(self, host: str, fragment: str) -> None:
         wall_us = EPOCH_US + self._world.now_us
@@ -292,7 +310,8 @@ class TradeChecks:
         return ""
 
     def check_bills(self, lost: set[str]) -> None:
-        """What is owed is for rows that were there, and for all of them but those of an interval a stay.
+        """What is owed is for rows that were there, and for all of them but those of two intervals a stay,
+        and what came in once its host wanted it taken home.
 
         Raises:
             SimulationError: more is, or less, or one denies what the other says.
@@ -310,13 +329,13 @@ class TradeChecks:
                 raise SimulationError(f"bill: {owed} for {rows} rows, at least {least} by {known.terms.id}")
 
     def _least_owed(self, known: TradedContract, host: str) -> int:
-        """At the lowest price, less an interval, of stays at hosts that lived: what came after the end isn't
-        paid, nor what died there."""
+        """At the lowest price, of stays at hosts that lived: what came after the end isn't paid, nor what
+        died there."""
         stays = [each for each in self.stays.values() if each.host == host]
         if any(EPOCH_US + each.last_us >= known.ends_us for each in stays):
             return 0
         whole = [each for each in stays if each.life == self._nodes[host].brain.incarnation]
-        rows = sum(max(each.end - each.begin - each.busiest, 0) for each in whole)
+        rows = sum(each.due for each in whole)
         price_micro = known.terms.price_micro - known.terms.range_micro
         return int(rows * self._nano * price_micro / ROUNDING) // UNIT
 
@@ -329,6 +348,12 @@ class TradeChecks:
             each for each in market.status(machine.clock.monotonic_us()).contracts if each.id == contract
         ]
         return found.receipts, found.owed_micro + found.settled_micro
+
+
+def _process_cores(node: NodeMachine) -> float:
+    """Cores that all of it takes, as measured."""
+    share, usage = node.brain.loads.cpu_share, node.brain.loads.usage
+    return 0.0 if share is None or usage is None else share * usage.cores
 
 
 def _units(deal: KeptDeal) -> float:

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from medusa.nodes.config.settings import Limits
 from medusa.nodes.config.settings_delay import DelayRules
+from medusa.nodes.consistency.approach import LAGS
 from medusa.query.boxes import Schema
 from medusa.query.builder import Query
 from medusa.query.delay import fork_after_us, margin_us
@@ -221,6 +222,13 @@ class DelayTrial(QueryTrial):
         self._look(self._outages)
 
     @property
+    def _common(self) -> list[str]:
+        """What all rows pass before the last node could notice that something is down."""
+        ends = {list(self._shape.at)[-1], self.reader.name}
+        ways = [set(self._path(source, value)) for source in self.tables for value in range(2)]
+        return [part for part in ways[0].intersection(*ways) if ends.isdisjoint(part.split())]
+
+    @property
     def _parts(self) -> list[str]:
         return [*self.nodes, *(self._part(*pair) for pair in self.links)]
 
@@ -380,11 +388,16 @@ class DelayTrial(QueryTrial):
         return {name for source in self.tables if (name := self._counted(sink, source)) is not None}
 
     def _check_corrected(self) -> None:
-        """Who says that all is corrected has put that out: what would have shown a while ago is there. Not
-        while something else is down, which isn't missed for X less the margin; nor just after the reader
-        couldn't hear it: that is told then how the stream was, and what came meanwhile is under way."""
+        """Who says that all is corrected has put that out: what would have shown a while ago is there, once
+        all sources have had a publisher, as for X. Not while something else is down, which isn't missed for X
+        less the margin; nor just after the reader couldn't hear it: that is told then how the stream was, and
+        what came meanwhile is under way. Nor what is under way since all rows were held up for too short a
+        time to show: nobody is told of that, and no input is ahead of another one."""
+        published_us = self._publishers.last_us
         assert self._outages is not None
+        assert published_us is not None, "sources end once all publish"
         wait_us = margin_us(self._delay_us) + SLACK_US
+        masked_us = fork_after_us(self._delay_us) + 2 * LOOK_US
         of_reader = [part for part in self._parts if self.reader.name in part.split()]
         for sink, lane in self.lanes.items():
             for said_us, stable_rows in lane.corrected:
@@ -393,11 +406,15 @@ class DelayTrial(QueryTrial):
                 if not self._outages.worked(of_reader, said_us - NOTICED_US, said_us):
                     continue
                 left = lane.left(stable_rows)
+                short = self._outages.ended(self._common, said_us - NOTICED_US, said_us, for_us=masked_us)
+                held_up_us = min((begin_us for begin_us, _ in short), default=said_us)
                 for source, row, came_us in self._came:
                     times = self._past_us(sink, row["ts"])
-                    if times is None or max(times) + wait_us > said_us or self._key(sink, row) not in left:
+                    if times is None or self._key(sink, row) not in left:
                         continue
-                    ideal_us = max(times)
+                    ideal_us = max(*times, published_us)
+                    if ideal_us + wait_us > said_us or ideal_us >= held_up_us:
+                        continue
                     raise SimulationError(
                         f"corrected: {sink} {self._key(sink, row)}: {source} had it at {came_us} us, without"
                         f" failures it would have shown at {ideal_us}; at {said_us} the stream was said to be"
@@ -406,11 +423,12 @@ class DelayTrial(QueryTrial):
 
     def _check_settled(self) -> None:
         """Once all works again a stream is stable soon, while its sources go on. A source that is behind the
-        others by itself is waited for while it comes nearer: by how far they are apart it may be later."""
+        others by itself is waited for while it comes nearer: that it doesn't shows once it was as late some
+        times, and so often by how far they are apart it may be later."""
         assert self._outages is not None
         for begin_us, end_us in self._outages.quiet(self._end_us):
             due_us = begin_us + self._settles_us
-            due_us += self._apart_us(begin_us, due_us)
+            due_us += (LAGS + 1) * self._apart_us(begin_us, due_us)
             for sink, lane in self.lanes.items():
                 for (at_us, state), (next_us, _) in pairwise([*lane.turns, (end_us, STABLE)]):
                     since_us, until_us = max(at_us, due_us), min(next_us, end_us)

@@ -16,9 +16,11 @@ from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.migration.outgoing import FINAL
 from medusa.query.builder import Query
 from medusa.query.expressions.aggregates import count, sum
+from medusa.query.stream.several import process
 from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.follower import Follower
+from medusa.sim.actors.keyed_timers import OUT, STATE, Reminders
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.actors.targeted_faults import TargetedFaults
 from medusa.sim.checkers.catalog import newest_catalog
@@ -84,6 +86,20 @@ def meets() -> tuple[Query, dict[str, list[str]]]:
     return q, at | {"z": ["so_far", "met"]}
 
 
+def rings() -> tuple[Query, dict[str, list[str]]]:
+    """Classes of users with timers, of one input and of three; each row has its place in the order."""
+    q = Query("m")
+    flows = q.source("flows", SCHEMA, time="ts", slack="50ms")
+    others = q.source("others", SCHEMA, time="ts")
+    alone = flows.process(Reminders, OUT, by="k", state=STATE, name="alone")
+    inputs = {"flows": flows, "others": others, "low": flows.filter("v < -50", name="low")}
+    several = process(Reminders, inputs, OUT, by="k", state=STATE, name="several")
+    q.sink("rang", alone.running(place=count(), name="places"))
+    q.sink("several_rang", several.running(place=count(), name="several_places"))
+    at = {"e": ["flows", "low"], "a": ["others"], "b": ["alone"], "c": ["several"]}
+    return q, at | {"z": ["places", "rang", "several_places", "several_rang"]}
+
+
 def forks() -> tuple[Query, dict[str, list[str]]]:
     """Two fragments in the middle read one stream."""
     q = Query("m")
@@ -117,6 +133,7 @@ KINDS: dict[
     "forks": (forks, (), ()),
     "many": (many, (), ()),
     "meets": (meets, (), ()),
+    "rings": (rings, (), ()),
     "keeps": (partial(slides, "4s", "8s"), (), ()),
     "waits": (partial(slides, "4s", "8s", "12s"), (), ()),
     "decides": (partial(slides, "4s", "8s", idle="1h"), (), ()),

@@ -221,10 +221,15 @@ class QueryTrial(Federation):
         return self.reader.deploy(self.q, self.options.at)
 
     def _everywhere(self) -> bool:
-        """A deployment may be done and its answer lost: the next one is told that it is there already."""
-        coordinator = self.nodes[self.reader.mind.node]
-        known = coordinator.brain.catalog.deployment(self.q.graph.name) if coordinator.alive else None
-        return known is not None and known.state == RUNNING
+        """A deployment may be done and its answer lost: the next one is told that it is there already, by
+        whoever coordinates it by then. One that took it over may list what was never there in full."""
+        query = self.q.graph.name
+        living = [node.brain.catalog for node in self.nodes.values() if node.alive]
+        known = [made for catalog in living if (made := catalog.deployment(query)) is not None]
+        running = [each for each in known if each.state == RUNNING]
+        there = {name for catalog in living for name in (*catalog.entry_names(), *catalog.stream_names())}
+        whole = there.issuperset(f"{query}.{each}" for each in (*self._sources, *self.want))
+        return any(whole or not each.taken_over for each in running)
 
     def _begin(self) -> None:
         self._losses.deployed()

@@ -25,6 +25,7 @@ __all__ = ["SPLITS", "SplitTrial"]
 BOXES = {
     "keeps": ("per_k", "per_k", "most", "totals"),
     "meets": ("pairs", "stays", "firsts", "so_far"),
+    "rings": ("alone", "several"),
     "waits": ("most",),
     "decides": ("most",),
 }
@@ -152,7 +153,7 @@ def _move(fragment: str, to: str) -> Callable[[int], Message]:
 
 def splits(world: World, rows: int | None, parts: Any, **more: Any) -> QueryTrial:
     dice = world.dice("options")
-    kind = "meets" if world.seed % 3 == 0 else "keeps"
+    kind = "rings" if world.seed % 10 == 8 else "meets" if world.seed % 3 == 0 else "keeps"
     q, at = KINDS[kind][0]()
     tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows, keys_of_rows)
     decided = options(dice, at, **({"publish_us": 1_500_000} | more))

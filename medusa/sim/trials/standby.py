@@ -18,6 +18,7 @@ from medusa.query.recovery import PASSIVE
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.follower import Follower
 from medusa.sim.actors.node import NodeMachine
+from medusa.sim.actors.start_check import lacks_newest
 from medusa.sim.actors.takeover_faults import TakeoverAims
 from medusa.sim.actors.targeted_faults import TargetedFaults
 from medusa.sim.checkers.coordinators import CoordinatorChecks, QueryRemoval
@@ -208,6 +209,13 @@ class StandbyTrial(QueryTrial):
         """Whether a node can't go on with what it owned, whatever its catalog says."""
         if name in self._burnt:
             return True
+        own = self.nodes[name]
+        if (
+            own.alive
+            and fragment in own.brain.catalog.in_doubt.fragments
+            and lacks_newest(own.disk, fragment)
+        ):
+            return True  # Its power went amid a write, and it can't know that nobody was told of that one.
         epoch = self._emptied.get((name, fragment))
         if epoch is None:
             return False

@@ -1,7 +1,7 @@
 """One run of a scenario: a seed decides the options and the faults; the checkers decide whether it passed.
 
-Two phases. *Safety*: faults happen, and the invariants hold after every event. *Liveness*: all
-faults end, the dead are started again, and then everything must arrive by a deadline.
+Two phases. *Safety*: faults happen, and the invariants hold after every event. *Liveness*: once the last has
+begun all faults end, the dead are started again, and then everything must arrive by a deadline.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Scenario:
         count: the most of them, the weather not counted.
         more: kinds of which most seeds have one to three, drawn apart from the others.
         swarm: each seed lacks some kinds.
-        safety_us: how long faults may last.
+        safety_us: how long faults may last, or until the last of the seed's has begun.
         liveness_us: then, and when the input has ended, everything must arrive within this.
     """
 
@@ -194,6 +194,8 @@ def _outcome(
     world = World(seed, name=name, keep_trace=keep_trace)
     trial = scenario.build(world, rows, parts)
     faults = faults_of(world, scenario, trial)
+    # Also those that are left out, so that the others end when they did.
+    safety_us = max((scenario.safety_us, *(fault.at_us for fault in faults)))
     command = f"medusa sim {name} --seed {seed}"
     if only is not None:
         chosen = set(only)
@@ -202,10 +204,10 @@ def _outcome(
     if rows is not None:
         command += f" --rows {rows}"
     if coverage is None:
-        violation = _run(world, scenario, trial, faults)
+        violation = _run(world, scenario, trial, faults, safety_us)
     else:
         with coverage.run(trial):
-            violation = _run(world, scenario, trial, faults)
+            violation = _run(world, scenario, trial, faults, safety_us)
     return Outcome(
         scenario=name,
         seed=seed,
@@ -234,12 +236,12 @@ def faults_of(world: World, scenario: Scenario, trial: Trial) -> tuple[Fault, ..
     return faults + tuple(replace(each, number=len(faults) + each.number) for each in more)
 
 
-def _run(world: World, scenario: Scenario, trial: Trial, faults: Sequence[Fault]) -> str:
+def _run(world: World, scenario: Scenario, trial: Trial, faults: Sequence[Fault], safety_us: int) -> str:
     """The violation, or nothing."""
     try:
         inject(trial, faults)
         trial.start()
-        world.run(until_us=scenario.safety_us, events_max=scenario.events_max)
+        world.run(until_us=safety_us, events_max=scenario.events_max)
         trial.heal()
         _come_to_rest(world, scenario, trial)
         if trial.crash_all():

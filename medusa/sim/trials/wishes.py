@@ -9,7 +9,7 @@ from typing import Any
 
 from medusa.query.builder import Query
 from medusa.query.expressions.aggregates import count, sum
-from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE
+from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE, STATE_BACKUP
 from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.trials.amnesia import SCHEMA, all_guarded, check_gap, table
 from medusa.sim.trials.federations import OFTEN, ROWS
@@ -40,6 +40,7 @@ EXACT, TREND = "exact", "trend"
 WISH_OF: Mapping[str, Mapping[str, str]] = {
     ACTIVE: {"recovery": "precise", "method": ACTIVE},
     PASSIVE: {"recovery": "precise", "method": PASSIVE},
+    STATE_BACKUP: {"recovery": "precise", "method": STATE_BACKUP},
     AMNESIA: {"recovery": "gap", "method": AMNESIA},
     "": {},
 }
@@ -48,6 +49,7 @@ WISH_OF: Mapping[str, Mapping[str, str]] = {
 WISHES_DRAWN = (
     *((ACTIVE, AMNESIA), (PASSIVE, AMNESIA), (ACTIVE, AMNESIA), (PASSIVE, AMNESIA)),
     *(("", AMNESIA), (ACTIVE, PASSIVE), (PASSIVE, ACTIVE)),
+    *((STATE_BACKUP, AMNESIA), (STATE_BACKUP, STATE_BACKUP)),
 )
 """Of both outputs."""
 

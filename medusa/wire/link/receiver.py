@@ -295,7 +295,7 @@ class Receiver:
 
     def _of_lane(self, now_us: int, message: LaneMessage, payload: Buffer | None) -> list[Delivery]:
         if self.state is ReceiverState.FLOWING:
-            self.tentative.receive(now_us, message, payload, self.next_seq)
+            self.tentative.receive(now_us, message, payload, self.next_seq, self.boundary_us)
         else:  # As below: it is said again, or is missing.
             self.stale += 1
         return []
@@ -382,7 +382,7 @@ class Receiver:
         skip = self.next_seq - message.seq
         rows = ReceivedRows(message=message, payload=payload, skip=skip, seq=self.next_seq, cost=cost)
         self.next_seq = end
-        self.tentative.reached(now_us, end)
+        self.tentative.reached(now_us, end, self.boundary_us)
         self.note = message.note or self.note
         self._ack_soon(now_us)
         return [rows]
@@ -398,7 +398,9 @@ class Receiver:
         self._epoch_boundary_us = message.time_us
         self.note = message.note or self.note
         out = self._promise(message.time_us, cost)
-        if not out:
+        if out:
+            self.tentative.reached(now_us, self.next_seq, self.boundary_us)
+        else:
             self.consumed(now_us, cost)
         self._ack_soon(now_us)
         return out

@@ -107,7 +107,7 @@ class Sender:
             self.receivers,
             outbox=outbox,
             settings=self.settings,
-            end_seq=lambda: self.log.next_seq,
+            end=lambda: (self.log.next_seq, self.log.boundary_us),
         )
 
     def fetches_by(self, fetch: Callable[[int, int], None]) -> None:
@@ -120,7 +120,8 @@ class Sender:
 
         Args:
             over_boundaries: no row ever lies below an earlier boundary, unless it is called late: so of two
-                boundaries that wait, the first says nothing.
+                boundaries that wait, the first says nothing. Where it stood between rows is lost; boxes
+                don't count on that.
         """
         self._gather, self._over_boundaries = gather, over_boundaries
 

@@ -117,6 +117,11 @@ class PeerSession:
             return None
         return self._heard_at_us if self.state is PeerState.SILENT else self._unheard_since_us
 
+    @property
+    def heard_at_us(self) -> int | None:
+        """When it was heard last; None: it never was."""
+        return None if self.incarnation is None else self._heard_at_us
+
     def listens_at(self, address: str) -> None:
         """Where we listen; said with each ``Hello``."""
         self._address = address

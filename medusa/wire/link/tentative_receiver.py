@@ -3,7 +3,8 @@
 Frames of an epoch are taken in order: one that comes after a later one is dropped, one that never comes is
 missing, and nothing is asked for again. What they bring waits for the owner (``take``).
 
-What is ``stable`` from a row on, or promised, is so once that row is next: words may overtake rows.
+What is ``stable`` from a row on, or promised, is so once that row is next: words may overtake rows. So
+``stable`` also waits for what the sender had promised by then.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class TentativeReceiver:
         self._frames = self._said = 0
         self._is_given = False
         self._due: StreamState | None = None
-        """It will be stable once the rows before that have come."""
+        """It will be stable once the rows and the promise before that have come."""
         self._behind: list[TentativeBoundary] = []
         """What the fork promises once the rows before that have come. The first and the last one: of a stream
         that always lags the last is never reached."""
@@ -184,11 +185,14 @@ class TentativeReceiver:
 
     # --- frames -------------------------------------------------------------------------------
 
-    def receive(self, now_us: int, message: LaneMessage, payload: Buffer | None, next_seq: int) -> None:
+    def receive(
+        self, now_us: int, message: LaneMessage, payload: Buffer | None, next_seq: int, boundary_us: int
+    ) -> None:
         """Take one message of the epoch; what it brings waits for ``take``.
 
         Args:
             next_seq: of the rows of the stream itself, the next one.
+            boundary_us: what the stream itself has promised.
 
         Raises:
             RemoteProtocolError: it broke a rule. Nothing changed.
@@ -201,28 +205,29 @@ class TentativeReceiver:
             return
         match message:
             case StreamState():
-                self._state(now_us, message, next_seq)
+                self._state(now_us, message, next_seq, boundary_us)
             case TentativeRows():
                 self._rows(now_us, message, payload)
             case TentativeBoundary():
                 self._boundary(now_us, message, next_seq)
 
-    def _state(self, now_us: int, message: StreamState, next_seq: int) -> None:
+    def _state(self, now_us: int, message: StreamState, next_seq: int, boundary_us: int) -> None:
         if message.fork and message.state == STABLE:
             raise self._broken("E_FORK", f"is stable and has fork {message.fork}")
         if message.lost and message.state != "up_failure":
             raise self._broken("E_FORK", f"is {message.state} and lost")
         self._frames = self._said = message.frame + 1
-        self._due = message if message.state == STABLE and message.seq > next_seq else None
+        waits = message.state == STABLE and not _has_all(message, next_seq, boundary_us)
+        self._due = message if waits else None
         if self._due is None:
             self._hear(FAILURE if message.lost else message.state, message.fork)
         self._ack(now_us)
 
-    def reached(self, now_us: int, next_seq: int) -> None:
-        """Rows of the stream itself came: this is the next one."""
+    def reached(self, now_us: int, next_seq: int, boundary_us: int) -> None:
+        """Rows or a promise of the stream itself came: so far it is."""
         while self._behind and next_seq >= self._behind[0].behind:
             self._promise(now_us, self._behind.pop(0))
-        if self._due is not None and next_seq >= self._due.seq:
+        if self._due is not None and _has_all(self._due, next_seq, boundary_us):
             self._due = None
             self._hear(STABLE, 0)
 
@@ -358,3 +363,9 @@ class TentativeReceiver:
 
     def _broken(self, code: str, text: str) -> RemoteProtocolError:
         return RemoteProtocolError(f"stream {self._stream!r}: {text}", peer=self._peer, code=code)
+
+
+def _has_all(stable: StreamState, next_seq: int, boundary_us: int) -> bool:
+    """Whether the rows and the promise have come that stand before it."""
+    is_promised = stable.boundary_us is None or boundary_us >= stable.boundary_us
+    return next_seq >= stable.seq and is_promised

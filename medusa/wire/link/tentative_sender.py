@@ -47,7 +47,7 @@ class TentativeSender:
 
     Args:
         receivers: of the sender, by key; what each has of the lane is this one's to change.
-        end_seq: gives the number after the last row of the stream that counts.
+        end: gives the number after the last row of the stream that counts, and its last promise.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class TentativeSender:
         *,
         outbox: Outbox,
         settings: LinkSettings,
-        end_seq: Callable[[], int],
+        end: Callable[[], tuple[int, int]],
     ) -> None:
         self._stream = stream
         self._receivers = receivers
         self._outbox = outbox
         self._settings = settings
-        self._end_seq = end_seq
+        self._end = end
         self.is_in: StreamStateName = STABLE
         self.fork = 0
         self.rows = self.sent_rows = self.dropped_rows = 0
         self._forks = 0
         """How many there were: said of the one that there is, so that another one never has its number."""
-        self._stable_seq = 0
-        """The number after the last correction."""
+        self._stable_from: tuple[int, int] = 0, int(START_US)
+        """The number after the last correction, and what was promised then."""
         self._seq = 0
         """Of the next row of the fork."""
         self._boundary_us: int = START_US
@@ -87,7 +87,7 @@ class TentativeSender:
     def state(self, now_us: int, state: str, fork: int) -> None:
         """The stream is so from here on, and tentative rows come from this fork (0: from none).
 
-        Said twice it adds nothing. ``stable`` stands behind all rows that were sent before.
+        Said twice it adds nothing. ``stable`` stands behind all rows and promises that were sent before.
 
         Raises:
             LocalProtocolError: no such state, or a stable stream with a fork. Nothing changed.
@@ -103,7 +103,7 @@ class TentativeSender:
             self._forks += fork > 0
             self._seq, self._boundary_us = 0, START_US
         if state == STABLE:
-            self._stable_seq = self._end_seq()
+            self._stable_from = self._end()
         self.is_in, self.fork = cast(StreamStateName, state), fork
         for view, lane in self._lanes():
             lane.turned()
@@ -166,7 +166,7 @@ class TentativeSender:
             raise LocalProtocolError(f"a boundary of {time_us}", code="E_BOUNDARY")
         if time_us <= self._boundary_us:
             return
-        self._boundary_us, self._behind = time_us, self._end_seq() if follows else 0
+        self._boundary_us, self._behind = time_us, self._end()[0] if follows else 0
         for view, lane in self._lanes():
             self._promise(now_us, view, lane)
 
@@ -238,14 +238,16 @@ class TentativeSender:
         return fits and view.state is SenderState.FLOWING
 
     def _say(self, now_us: int, view: ReceiverView, lane: TentativeView) -> None:
+        seq, boundary_us = self._stable_from if self.is_in == STABLE else (0, START_US)
         message = StreamState(
             stream=self._stream,
             epoch=view.epoch,
             frame=lane.said_state(now_us),
             state="up_failure" if self.is_in == FAILURE else self.is_in,
             fork=self._forks if self.fork else 0,
-            seq=self._stable_seq if self.is_in == STABLE else 0,
+            seq=seq,
             lost=self.is_in == FAILURE,
+            boundary_us=None if boundary_us <= START_US else boundary_us,
         )
         self._outbox.send(view.peer, message)
 

@@ -37,13 +37,19 @@ class Deploy(MessageBase, frozen=True, tag="deploy"):
 
 
 class Install(MessageBase, frozen=True, tag="install"):
-    """From the node that took a query: run this fragment of it. Payload: its spec, as msgpack."""
+    """From the node that took a query: run this fragment of it. Payload: its spec, as msgpack.
+
+    Attributes:
+        life: of a query with a configuration, as that says it: tells it from one of its name that was
+            removed. 0: it has none, or the sender's release doesn't say it.
+    """
 
     PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
 
     request: Count
     query: Name
     fragment: Name
+    life: Count = 0
 
 
 class Remove(MessageBase, frozen=True, tag="remove"):

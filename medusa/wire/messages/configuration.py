@@ -24,6 +24,7 @@ from medusa.wire import limits
 from medusa.wire.messages.base import Count, MessageBase, Name, Names, Text
 
 __all__ = [
+    "NEVER_GIVEN",
     "Accept",
     "Ballot",
     "Configuration",
@@ -50,6 +51,9 @@ GUARDED_MAX = 256
 
 NAMES_BYTES_MAX = 24 << 10
 """Of all names in a configuration, so that a ``Vote`` with one fits into the header of a frame."""
+
+NEVER_GIVEN = "E_PART"
+"""A node was to have a part of a query, and was never given it."""
 
 Number = Annotated[int, Meta(ge=1, le=limits.SEQ_MAX)]
 Voters = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=VOTERS_MAX)]
@@ -233,7 +237,9 @@ class Configure(MessageBase, frozen=True, tag="configure"):
             has heard of it in none before; 0: nobody knows.
 
     Refused: ``E_CONFIGURATION`` (a newer one is known here, or another one of this number), ``E_QUERY``
-    (another query of that name is here), ``E_REMOVED`` (that query was removed from here).
+    (another query of that name is here), ``E_REMOVED`` (that query was removed from here). ``E_PART`` refuses
+    nothing: to who coordinates by it, the configuration is on disk, and some of what it says to be here was
+    never installed.
     """
 
     request: Count

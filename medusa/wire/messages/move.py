@@ -62,6 +62,8 @@ class Move(MessageBase, frozen=True, tag="move"):
         fragments, streams: with ``reads``, to a node that stands by, before the fragment is split: so many
             take its place, and read so many streams together. Is there room for them? 0: it is no such
             question.
+        hears: with ``reads``, to a node that stands by: which of these do you hear? Answered by
+            node -> how many us ago, as JSON; who isn't heard isn't in it. Empty: it is no such question.
     """
 
     request: Count
@@ -72,6 +74,7 @@ class Move(MessageBase, frozen=True, tag="move"):
     links: Names = ()
     fragments: Count = 0
     streams: Count = 0
+    hears: Names = ()
 
 
 class Grant(MessageBase, frozen=True, tag="grant"):

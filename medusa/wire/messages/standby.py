@@ -48,6 +48,7 @@ class PlannedStandby(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         standby: fragment -> who would stand by for it.
+        backups: of those, the nodes that would hold a fragment's state for others to go on with.
         voters: who would decide together on who takes over.
         away: those of them that don't answer.
         warnings: what is less than one might think.
@@ -55,6 +56,7 @@ class PlannedStandby(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     standby: dict[str, tuple[str, ...]] = {}
+    backups: dict[str, tuple[str, ...]] = {}
     witnesses: tuple[str, ...] = ()
     voters: tuple[str, ...] = ()
     away: tuple[str, ...] = ()

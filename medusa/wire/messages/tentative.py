@@ -49,9 +49,13 @@ class StreamState(MessageBase, frozen=True, tag="state"):
         frame: its number in the tentative lane of this epoch.
         fork: from which tentative rows come; 0: none, and all that came are void.
         seq: ``stable`` holds behind the row before this one: what was to be corrected is.
+        boundary_us: and behind this promise, without which the rows are of no use yet to who waits for it;
+            None: behind none.
         lost: ``up_failure`` is ``failure``: nothing comes of the fork, and nobody is to wait for it. Who
             doesn't know this field waits.
     """
+
+    TAIL: ClassVar[tuple[str, ...]] = ("boundary_us",)
 
     stream: Name
     epoch: Count
@@ -60,6 +64,7 @@ class StreamState(MessageBase, frozen=True, tag="state"):
     fork: Count
     seq: Count
     lost: bool = False
+    boundary_us: StreamTime | None = None
 
 
 class TentativeRows(MessageBase, frozen=True, tag="guess"):

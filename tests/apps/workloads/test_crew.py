@@ -49,6 +49,16 @@ def test_an_interruption_and_the_end_of_patience_end_it() -> None:
         made.wait(lambda: False, lambda: "nothing", 60)
 
 
+def test_what_comes_bit_by_bit_is_waited_for_as_long_as_it_comes() -> None:
+    made, looks = crew(), iter(range(100))
+    # With no time at all: each look finds more, until the tenth.
+    with pytest.raises(LinkError, match="no end of it"):
+        made.wait(lambda: False, lambda: "no end of it", 0, came=lambda: min(next(looks), 10))
+    assert next(looks) == 12
+    looks = iter(range(100))
+    made.wait(lambda: next(looks) > 20, lambda: "no end of it", 0, came=lambda: next(looks))
+
+
 def test_threads_that_ended_are_forgotten() -> None:
     made, over = crew(), threading.Event()
     made.start(lambda: None).result(60)

@@ -130,13 +130,17 @@ class Pair:
                 if known is not None:
                     seen = int(made * self.delivered * self.understated)
                     self.owner.counted(self.now, negotiation, name, seen)
+            ticked = []
             for name, ledger in self.ledgers.items():
                 wakes = self._wakes.get(name)
                 if not self.by_wakes or (wakes is not None and self.now >= wakes):
                     ledger.tick(self.now)
                     self.ticks += 1
+                    ticked.append(name)
             self.settle()
             self._wakes = {name: ledger.wake_at_us(self.now) for name, ledger in self.ledgers.items()}
+            at_once = [name for name in ticked if self._wakes[name] == self.now]
+            assert not at_once, f"{at_once} wants to be woken at once, for ever"
             self.now += SECOND
         return self
 

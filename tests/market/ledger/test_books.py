@@ -462,3 +462,45 @@ def test_a_contract_that_is_old_and_has_no_tasks_wakes_nobody() -> None:
         for now_us in (late_us, late_us + 10 * SECOND):
             ledger.tick(now_us)
             assert ledger.wake_at_us(now_us) is None
+
+
+def test_who_rested_when_the_contract_was_revoked_wakes_nobody_once_all_is_paid() -> None:
+    """It wanted to be woken at once, for ever, and its node spun (seed 154 of ``trading``)."""
+    pair = Pair()
+    pair.begin()
+    pair.says["owner"] = lambda message: []
+    pair.run(21)
+    assert not pair.host.may_work(pair.now)
+    assert not pair.stops["host"]
+    pair.says.clear()
+    for name, partner in zip(NAMES, reversed(NAMES), strict=True):
+        pair.ledgers[name].end(pair.contract.id, partner, pair.now)
+    pair.run(1)
+    assert [stop.code for stop in pair.stops["host"]] == ["contract.ended"]
+    pair.end()
+    pair.run(40)
+    assert pair.paid_micro == pair.worth_micro > 0
+    assert [pair.ledgers[name].wake_at_us(pair.now) for name in NAMES] == [None, None]
+
+
+@pytest.mark.parametrize("by_wakes", [False, True])
+def test_between_two_versions_nobody_is_woken_before_the_next_one_begins(by_wakes: bool) -> None:
+    """Rows of which no receipt was there had the provider woken at once, for ever; and with all receipted
+    nobody was woken when the next version began."""
+    pair = Pair(terms(ends_us=BEGIN_US + 40 * SECOND))
+    pair.by_wakes = by_wakes
+    later = terms(version=2, begins_us=BEGIN_US + 90 * SECOND, ends_us=BEGIN_US + 200 * SECOND)
+    for ledger in pair.ledgers.values():
+        ledger.sign(pair.now, later)
+    pair.begin()
+    pair.run(35)
+    pair.delivered = 0.5
+    pair.run(25)
+    assert pair.host.unreceipted_rows()
+    wakes = [pair.ledgers[name].wake_at_us(pair.now) for name in NAMES]
+    assert wakes == [later.begins_us, later.begins_us]
+    pair.delivered = 1.0
+    pair.run(100)
+    pair.end()
+    pair.run(60)
+    assert pair.paid_micro == pair.worth_micro > 0

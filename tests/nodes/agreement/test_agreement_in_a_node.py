@@ -14,7 +14,7 @@ from medusa.nodes.recovery.audience import audience
 from medusa.nodes.repair.doubtful_parts import begin_doubt
 from medusa.nodes.reports import PeerLost, Persisted, Started
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.commands import Reply
+from medusa.wire.messages.commands import Remove, Reply
 from medusa.wire.messages.configuration import Accept, Ballot, Configure, Prepare, Vote
 from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import Persist, Send
@@ -272,3 +272,20 @@ def test_those_who_have_a_part_are_told():
     )
     catalog.owners["q"] = "a"
     assert audience(catalog, "q") == ("b", "d", "a")
+
+
+@pytest.mark.parametrize("since", [0, 3], ids=["removed", "undone"])
+def test_a_configuration_that_comes_after_its_removal_is_not_taken(since):
+    """A node that keeps it would have a later query of that name removed, once somebody says that this one
+    was."""
+    node = Node()
+    removed = Remove(request=9, query="q", since=since, life=NOW.life)
+    assert node.hear("a", removed) == [("a", Reply(request=9))]
+    [(peer, answer)] = node.hear("a", Configure(request=4, configuration=NOW))
+    assert (peer, answer.request, answer.code) == ("a", 4, "E_REMOVED")
+    again = Node(Catalog.from_bytes(node.brain.catalog.to_bytes(), node="b", where="b"), incarnation=2)
+    [(peer, answer)] = again.hear("c", Configure(request=5, configuration=NOW))
+    assert (peer, answer.code) == ("c", "E_REMOVED"), "its disk says so"
+    later = msgspec.structs.replace(NOW, life=NOW.life + 1)
+    assert node.hear("a", Configure(request=6, configuration=later)) == [("a", Reply(request=6))]
+    assert node.brain.recovery.agreement.current("q") == later

@@ -138,6 +138,24 @@ def test_an_input_that_is_back_is_behind_until_it_is_near(
     assert missing.due_at_us() is None
 
 
+@pytest.mark.parametrize("silent_us", [1, MARGIN_US, MARGIN_US + 1])
+def test_who_only_attaches_anew_has_come_as_near_as_before(silent_us: int) -> None:
+    """Found by seed 2055 of ``delay``: a source that lags by itself attached anew before that could show."""
+    broken, input = {"n": 0}, Fake(S)
+    inputs: Any = {("b", "n"): input}
+    missing = MissingInputs(inputs, 2 * S, broken.get, lambda source: 9 * S)
+    missing.look(2 * S)
+    broken.clear()
+    missing.look(3 * S)
+    assert missing.due_at_us() == 3 * S + PATIENCE_US
+    broken["n"] = 3 * S
+    missing.look(3 * S)
+    broken.clear()
+    missing.look(3 * S + silent_us)
+    begun_us = 3 * S + (silent_us if silent_us > MARGIN_US else 0)
+    assert missing.due_at_us() == begun_us + PATIENCE_US
+
+
 def test_one_that_is_silent_again_before_it_was_near_is_looked_at_when_it_will_be_missing() -> None:
     broken, input = {"n": 0}, Fake(S)
     inputs: Any = {("b", "n"): input}

@@ -532,15 +532,15 @@ def test_a_sender_that_says_another_fork_with_each_word_costs_two_copies_a_secon
 
 def test_with_two_lanes_rows_of_a_fork_that_is_void_dont_stay() -> None:
     life = judged()
-    for peer in "ef":
+    for peer, at_us in ("e", 155), ("f", 150):
         life.state(peer, "up_failure", fork=1)
-        life.guesses(peer, 1, 0, 150)
+        life.guesses(peer, 1, 0, at_us)
     life.there()
     life.fork_ran()
     life.state("f", "up_failure", fork=2)
     assert len(life.forks) == 2
     life.guesses("f", 2, 0, 140)
-    assert life.shown() == [[140]]
+    assert life.shown() == [[155], [140]]
 
 
 def stabilizing() -> Forking:
@@ -638,6 +638,35 @@ def test_a_sender_that_corrects_for_longer_than_x_holds_nobody_up() -> None:
     life.pass_to(1_000_000 + FORKS_AFTER_US)
     assert len(life.forks) == 1
     assert life.shown() == [("b",)]
+
+
+def test_a_sender_that_corrects_for_a_moment_isnt_lifted_in_a_fork_that_is_there() -> None:
+    """What it brings then would be too late for the fork, and show with the corrections of the other."""
+    life = judged()
+    life.state("f", "up_failure", fork=1)
+    life.now_us = 1_000_000
+    life.state("e", "stabilization")
+    life.guesses_boundary("f", 1, 0, 160)
+    assert life.shown() == [160]
+    life.pass_to(1_000_000 + FORKS_AFTER_US - 1)
+    assert life.shown() == [160]
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.shown() == [160, ("a",)]
+
+
+def test_a_sender_that_is_back_and_says_later_that_it_corrects_has_been_missing_since_before() -> None:
+    """The waits don't add up: it wasn't heard, and then it corrects, for X less the margin in all."""
+    life = judged()
+    life.now_us = 1_700_000
+    life.goes("f", heard_us=1_000_000)
+    life.brings("e", 150)
+    life.now_us = 1_750_000
+    life.back("f", end_seq=20)
+    life.state("f", "stabilization")
+    life.pass_to(1_000_000 + FORKS_AFTER_US - 1)
+    assert life.forks == []
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert len(life.forks) == 1
 
 
 def test_a_stream_that_begins_anew_is_corrected_once_what_it_has_is_fed() -> None:

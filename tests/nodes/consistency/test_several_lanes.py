@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from medusa.elements import Boundary
+from medusa.nodes.consistency import kept_lanes
+from medusa.nodes.fragment.host import RUNNING_MAX
+from medusa.nodes.fragment.inputs import TentativeWork
 from tests.nodes.consistency.test_fork_feeding import Forking, query
 
 FIRST = "q/both#1"
@@ -88,3 +94,106 @@ def test_what_another_sender_has_is_another_row() -> None:
     before = len(life.shown())
     life.brings("e", 150)
     assert life.shown()[before:] == [[150]], "f's fork has one of that time"
+
+
+def test_a_fork_that_takes_another_ones_place_has_what_the_other_lane_had_said() -> None:
+    """Found by seed 1427 of ``delay``: it was missing until all was corrected, X or not."""
+    life = two_lanes()
+    life.guesses_boundary("e", 1, 1, 141)
+    life.state("f", "up_failure", fork=2)
+    life.there()
+    assert life.shown() == [[140], 141], "and nothing of the fork of f that is gone"
+    life.guesses("f", 2, 0, 150)
+    life.guesses("e", 1, 1, 145)
+    assert life.shown() == [[140], 141, [150], [145]]
+
+
+def test_what_is_stable_by_then_is_in_its_state() -> None:
+    life = two_lanes()
+    life.guesses("e", 1, 1, 145)
+    life.guesses("e", 1, 2, 148)
+    life.state("e", "stabilization", fork=1)
+    life.brings("e", 140)
+    life.promises("e", 141)
+    life.brings("e", 145)
+    runs_all(life)
+    life.state("f", "up_failure", fork=2)
+    life.there()
+    assert life.shown() == [[148]], "145 was run, and isn't promised yet"
+
+
+def test_what_waits_for_the_stable_instance_enters_the_next_fork_once() -> None:
+    life = two_lanes()
+    life.guesses("e", 1, 1, 145)
+    life.state("e", "stabilization", fork=1)
+    for at_us in range(200, 200 + 2 * RUNNING_MAX):
+        life.brings("e", at_us)
+    life.brings("e", 145)
+    life.state("f", "up_failure", fork=2)
+    assert not life.input("e").fed, "all that isn't fed waits"
+    life.there()
+    fed = life.fed[life.forks[-1]]
+    for _ in fed:  # It is given more for each.
+        life.fork_ran()
+    shown = life.shown()
+    assert shown.count([145]) == 1, "it waits, and the tentative lane had it"
+    assert shown.count([140]) == 1, "the tentative lane had it"
+    assert len(shown) == len({str(each) for each in shown}) >= RUNNING_MAX
+
+
+def runs_all(life: Forking) -> None:
+    while life.hosted.under_way:
+        life.ran()
+
+
+def healed() -> Forking:
+    """Forks of both senders stand in; f is back, and all that it had was fed."""
+    life = two_lanes()
+    life.fork_ran()
+    life.state("f", "stabilization", fork=1)
+    life.brings("f", 120)
+    life.promises("f", 200)
+    life.state("f", "stable")
+    runs_all(life)
+    return life
+
+
+def test_where_an_input_is_back_the_next_fork_has_what_came_too_late() -> None:
+    """Found by seed 873 of ``delay``: the other one is still missing, and its tentative lane stands in."""
+    life = healed()
+    assert len(life.forks) == 2
+    life.there()
+    assert life.shown() == [[140]]
+    assert life.bound.status(life.now_us, "out").state == "up_failure"
+    runs_all(life)
+    life.brings("f", 210)
+    assert len(life.forks) == 2, "once"
+
+
+def test_not_where_what_the_other_lane_said_is_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork that lacks that is more wrong than one for which something came too late."""
+    monkeypatch.setattr(kept_lanes, "KEPT_BYTES_MAX", 0)
+    life = healed()
+    assert len(life.forks) == 1
+
+
+def test_no_more_is_kept_than_there_is_room_for() -> None:
+    life = two_lanes()
+    input = life.input("e")
+    kept = kept_lanes.KeptLanes(3 * (kept_lanes.ELEMENT_BYTES + 1))
+    for time_us in (150, 160, 170):
+        kept.guessed(TentativeWork(input=input, fork=1, element=Boundary(time_us), cost=0))
+    assert [each.element.time_us for each in kept.guesses(input)] == [150, 160, 170]
+    assert kept.has_all(input)
+    kept.guessed(TentativeWork(input=input, fork=1, element=Boundary(180), cost=0))
+    assert [each.element.time_us for each in kept.guesses(input)] == [160, 170, 180]
+    assert not kept.has_all(input)
+    kept.guessed(TentativeWork(input=input, fork=2, element=Boundary(190), cost=0))
+    assert kept.guesses(input) == [], "it has fork 1 now"
+    assert kept.has_all(input), "of fork 2"
+    kept.look([])
+    kept.guessed(TentativeWork(input=input, fork=1, element=Boundary(150), cost=0))
+    assert len(kept.guesses(input)) == 1
+    life.promises("e", 160)
+    kept.guessed(TentativeWork(input=input, fork=1, element=Boundary(170), cost=0))
+    assert [each.element.time_us for each in kept.guesses(input)] == [170], "the other one is void"

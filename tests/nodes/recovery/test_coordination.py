@@ -83,7 +83,7 @@ class Node:
             ),
         )
 
-    def took_over(self, query, parts):
+    def took_over(self, now_us, query, parts):
         self.said.append(("took over", query))
         self.deployed(nodes=parts.nodes, streams=parts.streams)
 

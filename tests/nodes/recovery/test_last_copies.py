@@ -86,6 +86,7 @@ def test_what_is_damaged_is_not_lost_while_an_older_checkpoint_is_whole(
         secondaries=secondaries,
         predecessors=(),
         streams=("q.out",),
+        reads=(),
         gone=False,
     )
     outbox = Outbox()

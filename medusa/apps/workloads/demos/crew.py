@@ -129,24 +129,36 @@ class Crew:
             time.sleep(min(left_s, every_s))
             self.look()
 
-    def wait(self, done: Callable[[], bool], missing: Callable[[], str], timeout_s: float) -> None:
+    def wait(
+        self,
+        done: Callable[[], bool],
+        missing: Callable[[], str],
+        timeout_s: float,
+        *,
+        came: Callable[[], int] | None = None,
+    ) -> None:
         """Look until something is done, and once behind it.
 
         Args:
             missing: what isn't there, for the error's message.
+            came: counts what has come of it; whenever that grows the time begins anew. None: nothing does.
 
         Raises:
             LinkError: it took too long; besides, what ``look`` raises.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline, seen = time.monotonic() + timeout_s, 0 if came is None else came()
         while not done():
             self.look()
-            if time.monotonic() > deadline:
+            if came is not None and (now := came()) > seen:
+                deadline, seen = time.monotonic() + timeout_s, now
+            elif time.monotonic() > deadline:
                 raise LinkError(f"{missing()} after {timeout_s:.0f} s", code="link.drain")
             time.sleep(LOOK_EVERY_S)
         self.look()
 
-    def result(self, future: Future[T], missing: str, timeout_s: float) -> T:
+    def result(
+        self, future: Future[T], missing: str, timeout_s: float, *, came: Callable[[], int] | None = None
+    ) -> T:
         """What a thread returned; ``wait`` for it."""
-        self.wait(future.done, lambda: missing, timeout_s)
+        self.wait(future.done, lambda: missing, timeout_s, came=came)
         return future.result()
