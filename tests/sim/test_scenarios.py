@@ -148,6 +148,7 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
         "vanished",
         "trading",
         "deserted",
+        "scale",
         "seams",
         "standby",
         "forks",

@@ -49,8 +49,9 @@ class CostlyBoxEngine(EngineHost):
     def _cost_us(self, fragment: str, id: str, figures: Mapping[str, Any]) -> int:
         if not self._is_ours(id) or figures["kind"] in ("source", "sink", "ordered_merge"):
             return 0
-        rows, cost_us = self._known.get((fragment, id), (figures["rows_in"], 0))
-        more_us = max(figures["rows_in"] - rows, 0) * self._row_us()
+        came: int = figures["rows_in"]
+        rows, cost_us = self._known.get((fragment, id), (came, 0))
+        more_us = max(came - rows, 0) * self._row_us()
         self._spent(more_us)
-        self._known[fragment, id] = figures["rows_in"], cost_us + more_us
+        self._known[fragment, id] = came, cost_us + more_us
         return cost_us + more_us

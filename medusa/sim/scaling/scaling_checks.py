@@ -61,7 +61,7 @@ class ScalingChecks:
             what = str(report.fields["order"])
             self.orders[what.split()[0]] = self.orders.get(what.split()[0], 0) + 1
             self._check_alone(what)
-            if what.startswith("merge"):
+            if what.startswith("merge") or "below" in str(report.fields["why"]):
                 self._check_light(what)
         self._note()
 
