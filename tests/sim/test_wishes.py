@@ -20,6 +20,8 @@ FOUND = (
     23,
     # Power went amid the owner's newest checkpoint, and the only node that held its state was lost.
     43,
+    # Who stands by by amnesia counts as soon as the takeover is decided, and its disk did not say so.
+    475,
 )
 """Seeds that have shown something before."""
 

@@ -426,7 +426,8 @@ class Followings:
         configuration = self._configuration(fragment.partition("/")[0])
         replicas = None if configuration is None else replicas_of(configuration, fragment)
         lent = replicas is not None and any(map(self._abroad, replicas.holders))
-        if is_news and lent:  # It may count already: then no decision follows that would be written.
+        counts = replicas is not None and self._settings.name in replicas.secondaries
+        if is_news and (lent or counts):  # It may count already: then no decision follows that would be written.
             self._saver.save()
 
     def _check_room(self, taking: StateReceiver) -> None:
