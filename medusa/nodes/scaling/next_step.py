@@ -228,8 +228,8 @@ def _away(of: SplitSet) -> list[BoxPart]:
 
 
 def _work_max(of: SplitSet, rules: ScaleRules) -> float:
-    """With no more to do its parts become one: with what one is planned for; once they stand together, with
-    what they wouldn't be parted for either."""
+    """The most that its parts may have to do together to become one: what one is planned for; once all are at
+    one node, what they may have there without being parted again."""
     return rules.target if _away(of) else rules.high
 
 
