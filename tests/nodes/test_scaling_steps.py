@@ -15,7 +15,7 @@ from medusa.nodes.scaling.query_scaler import QueryScaler, rules_of
 from medusa.nodes.scaling.split_sets import SplitSet, split_sets
 from medusa.nodes.scaling.under_way import under_way
 from medusa.wire.messages.commands import Reply
-from medusa.wire.outbox import Outbox
+from medusa.wire.outbox import Outbox, ReportLine
 from medusa.wire.status_and_metrics import (
     SEEDING,
     BoxStatus,
@@ -32,7 +32,7 @@ from medusa.wire.status_and_metrics import (
     SplitStatus,
     StatelessStatus,
 )
-from tests.nodes.scaled import SCALE, SECOND_US
+from tests.nodes.scaled import LOAD, SCALE, SECOND_US
 
 RULES = ScaleRules()
 MORE = ScaleGoal(box="w", parts=4, grows=True, why="")
@@ -133,9 +133,10 @@ def test_nothing_is_merged_that_would_be_too_much_for_one_node() -> None:
     loaded = next_step(ONE, whole(*parts), [a_set(*parts)], IDLE, RULES)
     assert isinstance(loaded, NoStep)
     assert "0.60 of a thread" in loaded.why
+    assert loaded.measured
     light = [dataclasses.replace(each, work=0.2) for each in parts]
     full = next_step(ONE, whole(*light), [a_set(*light)], IDLE | {"a": 0.6}, RULES)
-    assert full == NoStep(why="node a has no room for w as one")
+    assert full == NoStep(why="node a has no room for w as one", measured=True)
     unknown = [parts[0], dataclasses.replace(parts[1], work=None)]
     step = next_step(ONE, whole(*unknown), [a_set(*unknown)], IDLE, RULES)
     assert isinstance(step, NoStep)
@@ -150,7 +151,23 @@ def test_of_parts_of_parts_the_inner_ones_are_merged_first_and_no_more_than_shou
     assert next_step(two, box, sets, IDLE, RULES).text == "move w-1-2 from c to b"
     four = whole(*(part(f"w-{n}", node, 0.2) for n, node in enumerate("abcd", start=1)))
     step = next_step(two, four, [a_set(*four.parts)], IDLE, RULES)
-    assert step == NoStep(why="4 parts of w become one again, and 2 are wanted")
+    assert step == NoStep(why="4 parts of w become one again, and 2 are wanted", fails=False)
+
+
+def test_parts_that_stand_together_become_one_unless_they_would_be_parted_again() -> None:
+    """Those that don't are no longer gathered by then: see above."""
+    for work, merges in ((0.3, True), (0.36, False)):
+        parts = [part("w-1", "a", work), part("w-2", "a", work)]
+        step = next_step(ONE, whole(*parts), [a_set(*parts)], IDLE, RULES)
+        assert (isinstance(step, ScaleOrder) and step.what == "merge") is merges
+        assert crowded(whole(*parts), IDLE, RULES) is not merges
+
+
+def test_nothing_is_moved_to_be_merged_where_a_part_can_not_come() -> None:
+    parts = [part("w-1", "a", 0.1), part("w-2", "b", 0.1), part("w-3", "c", 0.1, is_alone=False)]
+    step = next_step(ONE, whole(*parts), [a_set(*parts)], IDLE, RULES)
+    assert isinstance(step, NoStep)
+    assert "w-3 stands with other boxes at c" in step.why
 
 
 # --- what nodes tell --------------------------------------------------------------------------------
@@ -248,11 +265,12 @@ def test_whatever_is_done_with_a_fragment_of_the_query_is_waited_for(what: str) 
 class Looks:
     """A scaler that looks once a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: Any = None) -> None:
         self.outbox = Outbox()
-        self.policy = _Always()
-        self.scaler = QueryScaler(0, "q", SCALE, self.policy, self.outbox)
+        self.policy = _Always() if policy is None else policy
+        self.scaler = QueryScaler(0, "q", SCALE, self.policy, self.outbox, half_life_us=LOAD.half_life_us)
         self.second = 0
+        self._lines: list[str] = []
 
     def look(
         self, *statuses: NodeStatus, silent: tuple[str, ...] = (), rooms: Any = None
@@ -262,6 +280,12 @@ class Looks:
 
     def answer(self, code: str = "", text: str = "") -> None:
         self.scaler.answered(self.second * SECOND_US, Reply(request=1, code=code, text=text))
+
+    def told(self, what: str) -> int:
+        """How often that was reported."""
+        lines = [each.what for each in self.outbox.take() if isinstance(each, ReportLine)]
+        self._lines.extend(lines)
+        return self._lines.count(what)
 
     def said(self) -> str:
         return self.scaler.status(self.second * SECOND_US).text
@@ -328,6 +352,109 @@ def test_a_box_that_holds_no_keys_yet_is_split_by_even_ranges() -> None:
     looks.answer("query.split", "apply can't be split: its columns are its own")
     assert looks.look(one_node()) is None
     assert "its columns are its own" in looks.said()
+
+
+class _Wants:
+    """A policy that wants ``w`` in so many parts, each time; None: as it is."""
+
+    def __init__(self, parts: int | None) -> None:
+        self.parts = parts
+
+    def look(self, now_us: int, work: Any, parts: Any) -> Any:
+        if "w" not in parts or self.parts is None:
+            return ()
+        return (Resize(box="w", parts=self.parts, why="it is so"),)
+
+
+def in_parts(*nodes: str, busy: float) -> list[NodeStatus]:
+    """``w`` in parts at these nodes, its router and its merge at ``a``."""
+    count = len(nodes)
+    arcs = [("w-router", str(n), f"w-router-{n}-out") for n in range(count)]
+    boxes = [(node, f"w-{n}", figures("aggregate", busy=busy)) for n, node in enumerate(nodes, start=1)]
+    ends = (
+        fragment("w-router", arcs, w_router="key_router"),
+        fragment("w-out", w="ordered_merge"),
+    )
+    return [
+        NodeStatus(
+            node=name,
+            fragments=(
+                *(ends if name == "a" else ()),
+                *(
+                    FragmentStatus(
+                        fragment=f"q/{id}",
+                        query="q",
+                        boxes={"s": figures("source", busy=0), id: box},
+                        arcs=(("s", "", id),),
+                    )
+                    for node, id, box in boxes
+                    if node == name
+                ),
+            ),
+        )
+        for name in sorted({"a", *nodes})
+    ]
+
+
+def gathered() -> Looks:
+    """Two parts have come together, to be merged."""
+    looks = Looks(_Wants(1))
+    order = looks.look(*in_parts("a", "b", busy=0.1))
+    assert order is not None
+    assert order.text == "move w-2 from b to a"
+    looks.answer()
+    looks.policy.parts = None
+    return looks
+
+
+def test_what_is_measured_soon_after_a_move_is_no_reason_to_stop_gathering() -> None:
+    """It was: parts that had come together were parted again, moved together again, and so on."""
+    looks = gathered()
+    assert looks.look(*in_parts("a", "a", busy=0.5)) is None, "what waited meanwhile is made up for"
+    assert "has to follow the last change: parts of w have 1.00 of a thread" in looks.said()
+    assert looks.look(*in_parts("a", "a", busy=0.4)) is None
+    order = looks.look(*in_parts("a", "a", busy=0.3))
+    assert order is not None
+    assert order.text == "merge w at a"
+    assert looks.told("not scaled") == 0
+
+
+def test_a_load_that_has_risen_meanwhile_parts_them_again_once_it_is_measured() -> None:
+    looks = gathered()
+    done, heavy = looks.second, in_parts("a", "a", busy=0.5)
+    while not looks.told("not scaled"):
+        assert looks.look(*heavy) is None
+    assert looks.second - done == 3, "half-lives of what is measured"
+    while (order := looks.look(*heavy)) is None:
+        pass
+    assert order.text == "move w-2 from a to b"
+    assert looks.second - done == 3 + SCALE.cooldown_us // SECOND_US + SCALE.looks - 1
+
+
+def test_parts_are_parted_by_what_is_measured_after_the_last_change_alone() -> None:
+    """Also after one of somebody else: who looks for the first time doesn't know what was done before."""
+    heavy = in_parts("a", "a", busy=0.5)
+    moves = NodeStatus(node="b", moves=MovesStatus(coming={"q/x": ComingStatus(origin="a")}))
+    looks = Looks(_Wants(None))
+    assert [looks.look(*heavy) for _ in range(3)] == [None] * 3
+    assert looks.look(*heavy, moves) is None
+    assert [looks.look(*heavy) for _ in range(3)] == [None] * 3
+    order = looks.look(*heavy)
+    assert order is not None
+    assert order.text == "move w-2 from a to b"
+
+
+def test_a_box_that_is_as_near_to_what_is_wanted_as_it_gets_has_not_failed() -> None:
+    """It had, and wasn't merged for longer and longer once one part was enough."""
+    looks, light = Looks(_Wants(2)), in_parts("a", "b", "c", busy=0.1)
+    for _ in range(12):
+        assert looks.look(*light) is None
+        assert "3 parts of w become one again, and 2 are wanted" in looks.said()
+    looks.policy.parts = 1
+    order = looks.look(*light)
+    assert order is not None, "at 1 s, 4 s, 7 s, 10 s, 13 s: each time after the cooldown alone"
+    assert order.text == "move w-2 from b to a"
+    assert looks.told("not scaled") == 0
 
 
 def test_the_target_is_in_the_middle_of_the_marks_that_are_configured() -> None:

@@ -30,7 +30,7 @@ SCALE = {
         ),
         beside=(
             Edit(f"{_SCALER}._still", "share < self._rules.low", "True"),
-            Edit("nodes.scaling.next_step:_shrinks", "_work(each.parts) <= rules.target", "each.parts"),
+            Edit("nodes.scaling.next_step:_shrinks", "<= _work_max(each, rules)", ">= 0"),
             Edit("nodes.scaling.next_step:_gathered", "_work(away) > rules.high", "_work(away) < 0"),
         ),
         scenarios=("scale",),

@@ -74,10 +74,14 @@ class NoStep:
     Attributes:
         why: empty: the goal is reached.
         passes: it may be otherwise at the next look.
+        measured: figures say so, which tell nothing before they have followed the last change.
+        fails: what is wanted couldn't be done; else the box is as near to it as it gets by this load.
     """
 
     why: str = ""
     passes: bool = False
+    measured: bool = False
+    fails: bool = True
 
 
 def next_step(
@@ -201,14 +205,16 @@ def _shrinks(
     few = [each for each in of if len(box.parts) - len(each.parts) + 1 >= goal.parts]
     if not few:
         least = min(len(each.parts) for each in of)
-        return NoStep(why=f"{least} parts of {box.id} become one again, and {goal.parts} are wanted")
+        why = f"{least} parts of {box.id} become one again, and {goal.parts} are wanted"
+        return NoStep(why=why, fails=False)
     known = [each for each in few if all(part.work is not None for part in each.parts)]
     if not known:
         return NoStep(why=f"what the parts of {box.id} have to do isn't known yet", passes=True)
-    light = [each for each in known if _work(each.parts) <= rules.target]
+    light = [each for each in known if _work(each.parts) <= _work_max(each, rules)]
     if not light:
         work = min(_work(each.parts) for each in known)
-        return NoStep(why=f"parts of {box.id} have {work:.2f} of a thread to do together, too much for one")
+        why = f"parts of {box.id} have {work:.2f} of a thread to do together, too much for one"
+        return NoStep(why=why, measured=True)
     lightest = min(light, key=lambda each: (len(_away(each)), _work(each.parts), each.box))
     return _gathered(lightest, rooms, rules)
 
@@ -221,14 +227,21 @@ def _away(of: SplitSet) -> list[BoxPart]:
     return [part for part in of.parts if part.node != of.home]
 
 
+def _work_max(of: SplitSet, rules: ScaleRules) -> float:
+    """The most that its parts may have to do together to become one: what one is planned for; once all are at
+    one node, what they may have there without being parted again."""
+    return rules.target if _away(of) else rules.high
+
+
 def _gathered(of: SplitSet, rooms: Mapping[str, float], rules: ScaleRules) -> ScaleOrder | NoStep:
     """Its parts come to the node of its router, one after the other, and are merged there."""
     away = _away(of)
     if rooms.get(of.home, 0.0) + _work(away) > rules.high:
-        return NoStep(why=f"node {of.home} has no room for {of.box} as one")
+        return NoStep(why=f"node {of.home} has no room for {of.box} as one", measured=True)
     for part in away:
-        if not part.is_alone:
+        if not part.is_alone:  # Before any is moved: without this one that would be for nothing.
             return NoStep(why=f"{part.box} stands with other boxes at {part.node}: fed.merge moves them all")
+    for part in away:
         return ScaleOrder(what="move", node=part.node, fragment=part.fragment, box=part.box, to=of.home)
     for node, fragment in of.merges:
         if node != of.home:

@@ -153,7 +153,14 @@ class NodeScaler:
         for query in ours:
             if query not in self._queries:
                 policy = self._policy(rules_of(self._rules))
-                self._queries[query] = QueryScaler(now_us, query, self._rules, policy, self._outbox)
+                self._queries[query] = QueryScaler(
+                    now_us,
+                    query,
+                    self._rules,
+                    policy,
+                    self._outbox,
+                    half_life_us=self._settings.load.half_life_us,
+                )
 
     def _due(self, now_us: int) -> list[str]:
         """Queries that are to be looked at, and for which nothing is under way."""

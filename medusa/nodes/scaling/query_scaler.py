@@ -4,7 +4,9 @@
          <── nothing to do, or something is under way ──                        ── refused ──> rest
 
 A goal lasts until its box is as it should be, or can't be. A box that couldn't be changed rests, and for
-twice as long each time. Nothing of this is kept: who coordinates the query next looks for itself.
+twice as long each time. A change shows in what is measured for a while (a part that has moved makes up for
+what waited): until then that is no reason to stop gathering parts, nor to part them again. Nothing of this is
+kept: who coordinates the query next looks for itself.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ SETTLE_US = 1_000_000
 
 REST_US_MAX = 600_000_000
 """What couldn't be changed again and again is tried so often."""
+
+HALF_LIVES = 3
+"""So many after a change what was measured before it, and while it was made, is an eighth of what is told."""
 
 GOAL_US = 300_000_000
 """A goal that isn't reached by then is given up: what it was decided by is long over."""
@@ -68,7 +73,7 @@ class _Rest:
 
     Attributes:
         times: so often in a row it couldn't be changed.
-        why: the last time; empty: it was changed.
+        why: it isn't as was wanted the last time; empty: it is.
     """
 
     until_us: int
@@ -82,6 +87,7 @@ class QueryScaler:
     Args:
         now_us: it looks for the first time one ``every`` later.
         policy: decides in how many parts boxes should run.
+        half_life_us: of the means by which nodes tell what boxes have to do.
 
     Attributes:
         next_look_us: when it wants to see the statuses of the query's nodes.
@@ -89,13 +95,23 @@ class QueryScaler:
     """
 
     def __init__(
-        self, now_us: int, query: str, settings: ScaleSettings, policy: ScalePolicy, outbox: Outbox
+        self,
+        now_us: int,
+        query: str,
+        settings: ScaleSettings,
+        policy: ScalePolicy,
+        outbox: Outbox,
+        *,
+        half_life_us: int,
     ) -> None:
         self._query = query
         self._settings = settings
         self._rules = rules_of(settings)
         self._policy = policy
         self._outbox = outbox
+        self._follows_us = HALF_LIVES * half_life_us
+        self._settled_us = now_us + self._follows_us
+        """What is measured has followed the last change by then; what was done before us nobody knows."""
         self.next_look_us = now_us + settings.every_us
         self.order: ScaleOrder | None = None
         self._goal: ScaleGoal | None = None
@@ -130,9 +146,10 @@ class QueryScaler:
         self.next_look_us = now_us + self._settings.every_us
         if self.order is not None:
             return None
-        self._waits_for = (
-            f"no answer from {', '.join(silent)}" if silent else under_way(statuses, self._query)
-        )
+        self._waits_for = f"no answer from {', '.join(silent)}" if silent else ""
+        if not silent and (changes := under_way(statuses, self._query)):
+            self._waits_for = changes
+            self._settled_us = now_us + self._follows_us
         if self._waits_for:
             return None
         measured = measured_boxes(statuses, self._query, rests=0.0)
@@ -150,8 +167,10 @@ class QueryScaler:
             return self._ordered(now_us, goal, found)
         if found.passes:
             self._waits_for = found.why
+        elif found.measured and now_us < self._settled_us:
+            self._waits_for = f"what is measured has to follow the last change: {found.why}"
         else:
-            self._ends(now_us, found.why)
+            self._ends(now_us, found.why, fails=found.fails)
         return None
 
     def answered(self, now_us: int, reply: Reply) -> None:
@@ -207,7 +226,7 @@ class QueryScaler:
             if resize.box in parts and self._still(work.get(resize.box), parts[resize.box], resize.parts):
                 grows = resize.parts > parts[resize.box]
                 return ScaleGoal(box=resize.box, parts=resize.parts, grows=grows, why=resize.why)
-        return self._crowding(boxes, rooms)
+        return self._crowding(now_us, boxes, rooms)
 
     def _still(self, work: float | None, parts: int, wanted: int) -> bool:
         """Whether that is still so: another goal may have come first."""
@@ -216,7 +235,12 @@ class QueryScaler:
         share = work / parts
         return share > self._rules.high if wanted > parts else share < self._rules.low and wanted < parts
 
-    def _crowding(self, boxes: Mapping[str, BoxWork], rooms: Mapping[str, float]) -> ScaleGoal | None:
+    def _crowding(
+        self, now_us: int, boxes: Mapping[str, BoxWork], rooms: Mapping[str, float]
+    ) -> ScaleGoal | None:
+        if now_us < self._settled_us:
+            self._crowded.clear()
+            return None
         self._crowded = {
             id: self._crowded.get(id, 0) + 1
             for id, each in boxes.items()
@@ -240,22 +264,27 @@ class QueryScaler:
 
     def _done(self, now_us: int, order: ScaleOrder, goal: ScaleGoal) -> None:
         self._acts += 1
+        self._settled_us = now_us + self._follows_us
         self._tries = 0
         self._says("done")
         self._outbox.report("info", "scaled", query=self._query, order=order.text)
         self.next_look_us = now_us + SETTLE_US
         self._goal = replace(goal, split=goal.split or order.what == "split")
 
-    def _ends(self, now_us: int, why: str) -> None:
-        """The goal is reached, or (``why``) isn't."""
+    def _ends(self, now_us: int, why: str, *, fails: bool = True) -> None:
+        """The goal is reached, or (``why``) isn't: it can't be, or (``fails`` is false) not by this load."""
         assert self._goal is not None
         goal, self._goal = self._goal, None
         self._crowded.pop(goal.box, None)
         if not why:
             self._rests[goal.box] = _Rest(until_us=now_us + self._settings.cooldown_us)
             return
-        before = self._rests.get(goal.box)
-        times = 1 if before is None else min(before.times + 1, 20)
+        before = self._rests.get(goal.box, _Rest(until_us=now_us))
+        if not fails:
+            until_us = now_us + self._settings.cooldown_us
+            self._rests[goal.box] = replace(before, until_us=until_us, why=why)
+            return
+        times = min(before.times + 1, 20)
         rest_us = max(self._settings.cooldown_us, self._settings.every_us) << (times - 1)
         rest = _Rest(until_us=now_us + min(rest_us, REST_US_MAX), times=times, why=why)
         self._rests[goal.box] = rest
