@@ -427,7 +427,7 @@ class Followings:
         replicas = None if configuration is None else replicas_of(configuration, fragment)
         lent = replicas is not None and any(map(self._abroad, replicas.holders))
         counts = replicas is not None and self._settings.name in replicas.secondaries
-        if is_news and (lent or counts):  # It may count already: then no decision follows that would be written.
+        if is_news and (lent or counts):  # What counts already may follow no decision that is written.
             self._saver.save()
 
     def _check_room(self, taking: StateReceiver) -> None:
