@@ -1177,7 +1177,6 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     streams: tuple[str, ...] = ()
     moves: MovesStatus = MovesStatus()
     splits: tuple[SplitStatus, ...] = ()
-    backups: BackupsStatus = BackupsStatus()
     remote: dict[str, Any] = {}
     dht: dict[str, Any] | None = None
     elsewhere: dict[str, tuple[str, ...]] = {}
@@ -1185,6 +1184,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     undecided: dict[str, AgreementStatus] = {}
     without_state: dict[str, StatelessStatus] = {}
     in_doubt: DoubtStatus = DoubtStatus()
+    backups: BackupsStatus = BackupsStatus()
     runs_on: RunsOnStatus | UnsetType = UNSET
     market: MarketStatus | UnsetType = UNSET
     shedding: NodeSheddingStatus | UnsetType = UNSET

@@ -22,7 +22,8 @@ from medusa.wire.status_and_metrics import (
 NODE = """
 node participant abroad rows_in rows_out rows_in_per_s rows_out_per_s queue_bytes kept_bytes
 lost_rows shed_rows late dead lag_us boundary_us load peers parsing away refused door disk_error
-fragments sources streams moves splits remote dht elsewhere queries undecided without_state in_doubt"""
+fragments sources streams moves splits remote dht elsewhere queries undecided without_state in_doubt
+backups"""
 BOX = """
 kind rows_in rows_out late ahead tentative dead dropped state_bytes queue_bytes busy_us boundary
 finished queue_rows lag_us selectivity cost_us shed rows_in_per_s rows_out_per_s load smoothed
