@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Boundary, Element, Kind, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.group_numbers import one_batch
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
-from medusa.engine.core.rows import TIME, as_bools, as_int64, as_times, take, take_array
+from medusa.engine.core.rows import TIME, as_bools, as_int64, as_times, filter_rows, take, take_array
 from medusa.query.boxes import OrderedMerge, Schema
 from medusa.query.types import schema_to_arrow
 
@@ -144,8 +143,9 @@ class OrderedMergeBox(Operator):
         lower = self._numbers(each.train) < limit
         if lower.all():
             return [each.train], []
-        behind = self._waits(_rows(each.train, ~lower), each.after_us, each.until_us)
-        return ([_rows(each.train, lower)] if lower.any() else []), [behind]
+        behind = filter_rows(each.train, pa.array(~lower))
+        before = [filter_rows(each.train, pa.array(lower))] if lower.any() else []
+        return before, [self._waits(behind, each.after_us, each.until_us)]
 
     def _emit_in_order(self, ready: list[Train]) -> None:
         if not ready:
@@ -271,15 +271,6 @@ class OrderedMergeBox(Operator):
                 self._came[input].append(
                     self._waits(train, after_us, until_us if until_us > after_us else None)
                 )
-
-
-def _rows(train: Train, which: npt.NDArray[np.bool_]) -> Train:
-    at = pa.array(np.flatnonzero(which))
-    times = None if train.times is None else take_array(train.times, at)
-    late = None if train.late is None else take_array(train.late, at)
-    return Train(
-        batch=take(train.batch, at), times=times, late=late if late is not None and late.true_count else None
-    )
 
 
 def _marks(train: Train) -> pa.Array:
