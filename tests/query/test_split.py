@@ -12,7 +12,7 @@ import medusa as md
 from medusa.errors import QueryError
 from medusa.query.boxes import Input, KeyRouter, OrderedMerge
 from medusa.query.rewrite.key_ranges import HASHES, even_cuts, ranges_of_seen, shares
-from medusa.query.rewrite.split import find_split, merge, split
+from medusa.query.rewrite.split import find_split, merge, routed_box, split
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64"}
 
@@ -33,6 +33,20 @@ def test_the_merge_takes_the_place_of_the_box() -> None:
     assert router.number == "_position2"
     assert merged.positions == ("_position2",)
     assert find_split(parts, "per_k").whole == q.graph.boxes[1]
+
+
+def test_the_box_of_a_router_is_known_by_its_name() -> None:
+    class Passes:
+        def rows(self, key, batch, state, now):
+            return {"k": [key]}
+
+    for inputs in (1, 2, 3):
+        q = md.Query("q")
+        rows = {f"in{number}": q.source(f"in{number}", SCHEMA, time="ts") for number in range(inputs)}
+        q.sink("o", md.process(Passes, rows, {"k": "int64"}, by="k", name="box-2"))
+        routers = find_split(split(q.graph, "box-2", 2), "box-2").routers
+        assert [routed_box(router.id) for router in routers] == ["box-2"] * inputs
+    assert [routed_box(id) for id in ("box-2", "router", "box-router-no", "-router")] == [""] * 4
 
 
 def test_parts_can_be_split_again_and_merged_again() -> None:

@@ -26,8 +26,9 @@ from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.repartition.coordinator import RepartitionCoordinator
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
+from medusa.query.boxes import KeyRouter
 from medusa.query.recovery import STATE_BACKUP
-from medusa.query.rewrite.split import cuts_of, split
+from medusa.query.rewrite.split import cuts_of, routed_box, split
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Replicas
 from medusa.wire.messages.split import Split
@@ -162,11 +163,10 @@ class ParallelRestore:
 
     def _is_part(self, spec: FragmentSpec) -> bool:
         """Whether it came of a split: then it is restored as it is."""
-        routers = {
-            f"{name}-router" for box in spec.graph.boxes for name in [box.id.rpartition("-")[0]] if name
-        }
-        known = {each.rpartition("/")[2] for each in self._siblings(spec.query)}
-        return bool(routers & known) or any(box.id.endswith("-router") for box in spec.graph.boxes)
+        split = {routed_box(each.rpartition("/")[2]) for each in self._siblings(spec.query)} - {""}
+        return any(
+            isinstance(box, KeyRouter) or box.id.rpartition("-")[0] in split for box in spec.graph.boxes
+        )
 
     # --- time -------------------------------------------------------------------------------------
 

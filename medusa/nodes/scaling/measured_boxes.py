@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 from medusa.nodes.scaling.true_rates import BoxRates, work_of
+from medusa.query.rewrite.split import routed_box
 from medusa.wire.status_and_metrics import BoxStatus, FragmentStatus, NodeStatus
 
-__all__ = ["BoxPart", "BoxWork", "ROUTER", "measured_boxes"]
-
-ROUTER = re.compile("-router(-left|-right)?$")
-"""So ends the name of a box that sends rows to the parts of another."""
+__all__ = ["BoxPart", "BoxWork", "measured_boxes"]
 
 ENDS = ("source", "sink", "key_router", "ordered_merge", "union", "sunion", "connection_point")
 """Kinds that are never split, or are what is left of a split."""
@@ -77,7 +75,7 @@ def measured_boxes(
     ]
     work = _work(fragments)
     boxes = [(id, of) for each in fragments for id, of in each.of.boxes.items()]
-    split = dict.fromkeys(ROUTER.sub("", id) for id, of in boxes if of.kind == "key_router")
+    split = dict.fromkeys(routed_box(id) for id, of in boxes if of.kind == "key_router")
     found: dict[str, list[BoxPart]] = {}
     for each in fragments:
         ours = [id for id, of in each.of.boxes.items() if of.kind not in ("source", "sink")]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from medusa.nodes.scaling.measured_boxes import ROUTER, BoxPart, BoxWork
+from medusa.nodes.scaling.measured_boxes import BoxPart, BoxWork
+from medusa.query.rewrite.split import routed_box
 from medusa.wire.status_and_metrics import FragmentStatus, NodeStatus
 
 __all__ = ["SplitSet", "split_sets"]
@@ -35,7 +36,7 @@ def split_sets(statuses: Iterable[NodeStatus], query: str, measured: Mapping[str
     found: dict[str, SplitSet] = {}
     for node, fragment in placed:
         for id, box in fragment.boxes.items():
-            name = ROUTER.sub("", id)
+            name = routed_box(id)
             if box.kind != "key_router" or name in found:
                 continue
             own = [f"{name}-{number}" for number in range(1, _ports(fragment, id) + 1)]

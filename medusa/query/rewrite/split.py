@@ -11,6 +11,7 @@ the merge puts results into the order in which the whole box would have sent the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ __all__ = [
     "functions_of_parts",
     "in_order",
     "merge",
+    "routed_box",
     "split",
 ]
 
@@ -187,6 +189,16 @@ def _part_id(box: str, part: int) -> str:
 
 def _port_id(box: str, port: str) -> str:
     return f"{box}-out-{port}" if port else box
+
+
+def routed_box(router: str) -> str:
+    """The box to whose parts a router of this name sends; empty: no router has such a name."""
+    of = _ROUTER.fullmatch(router)
+    return of[1] if of else ""
+
+
+_ROUTER = re.compile("(.+)-router(-left|-right|-[1-9][0-9]*)?")
+"""As ``_router_id`` names them."""
 
 
 def _router_id(box: str, input: int, inputs: int) -> str:
