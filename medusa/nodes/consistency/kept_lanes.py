@@ -86,9 +86,7 @@ class KeptLanes:
             return
         self._keep(lane.guesses, work)
         self._leave_out_void(work.input, lane)
-        while self._bytes > self._bytes_max and lane.guesses:
-            lane.is_whole = False
-            self._bytes -= lane.guesses.popleft().nbytes
+        self._bound(lane)
 
     def came(self, work: Work) -> None:
         """This came by the stable lane."""
@@ -96,6 +94,7 @@ class KeptLanes:
         if lane is not None and isinstance(work.element, Train):
             self._keep(lane.stable, work)
             self._leave_out_void(work.input, lane)
+            self._bound(lane)
 
     def look(self, inputs: Collection[FragmentInput]) -> None:
         """Only these inputs are left, and of them only the lanes that they have now."""
@@ -145,6 +144,16 @@ class KeptLanes:
         for works in (lane.guesses, lane.stable):
             while works and works[0].latest_us < boundary_us:
                 self._bytes -= works.popleft().nbytes
+
+    def _bound(self, lane: _Lane) -> None:
+        """No more than there is room for. Without guesses the rows of the stable lane say nothing."""
+        while self._bytes > self._bytes_max and lane.guesses:
+            lane.is_whole = False
+            self._bytes -= lane.guesses.popleft().nbytes
+        if self._bytes > self._bytes_max:
+            self._bytes -= sum(each.nbytes for each in lane.stable)
+            lane.is_whole = lane.is_whole and not lane.stable
+            lane.stable.clear()
 
     def _forget(self, input: FragmentInput) -> None:
         if (lane := self._lanes.pop(input, None)) is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
-from medusa.elements import Boundary
+from medusa.elements import Boundary, Train
 from medusa.nodes.consistency import kept_lanes
 from medusa.nodes.fragment.host import RUNNING_MAX
-from medusa.nodes.fragment.inputs import TentativeWork
+from medusa.nodes.fragment.inputs import TentativeWork, Work
 from tests.nodes.consistency.test_fork_feeding import Forking, query
 
 FIRST = "q/both#1"
@@ -197,3 +198,23 @@ def test_no_more_is_kept_than_there_is_room_for() -> None:
     life.promises("e", 160)
     kept.guessed(TentativeWork(input=input, fork=1, element=Boundary(170), cost=0))
     assert [each.element.time_us for each in kept.guesses(input)] == [170], "the other one is void"
+
+
+def test_what_the_stable_lane_brings_is_kept_no_longer_than_there_is_room_for() -> None:
+    """Rows of a long backlog may come without a promise."""
+    life = two_lanes()
+    input = life.input("e")
+    batch = pa.record_batch({"v": pa.array([140], pa.int64())})
+    row = Train(batch=batch, times=pa.array([140], pa.timestamp("us", "UTC")))
+    size = kept_lanes.ELEMENT_BYTES + batch.nbytes
+    kept = kept_lanes.KeptLanes(size * 3 + kept_lanes.ELEMENT_BYTES)
+    kept.guessed(TentativeWork(input=input, fork=1, element=Boundary(150), cost=0))
+    for count in (1, 2, 3):
+        kept.came(Work(input, row, next_seq=count, boundary_us=100, cost=0))
+        assert len(kept.stable(input)) == count
+        assert kept.has_all(input)
+    kept.came(Work(input, row, next_seq=4, boundary_us=100, cost=0))
+    assert not kept.has_all(input)
+    assert kept.guesses(input) == kept.stable(input) == []
+    kept.guessed(TentativeWork(input=input, fork=1, element=Boundary(160), cost=0))
+    assert len(kept.guesses(input)) == 1
