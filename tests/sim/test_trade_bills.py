@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from medusa.market.contract.terms import Contract, TaskTerms
 from medusa.sim.lending.trade_checks import TradeChecks, TradedContract
-from medusa.sim.world.clock import EPOCH_US
 from medusa.sim.world.virtual_time import SimulationError
+from tests.sim.trade_terms import with_bob
 
 BEGIN_US = 1_000_000
 STEP_US = 100_000
@@ -31,19 +30,7 @@ def bills(
         asks_us: from then on its host asks for it to be taken home.
         rows: so many have come in by then.
     """
-    terms = Contract(
-        id="with-bob",
-        provider="bob",
-        consumer="alice",
-        begins_us=EPOCH_US,
-        ends_us=EPOCH_US + 60_000_000,
-        price_micro=2_000_000,
-        range_micro=1_000_000,
-        units_per_s_max_milli=2_000,
-        interval_s=1,
-        settlement_s=4,
-        tasks=TaskTerms(boxes=("aggregate",), streams=("q.*",)),
-    )
+    terms = with_bob(lasts_s=60)
     booked = SimpleNamespace(id=terms.id, receipts=0, owed_micro=receipted_micro, settled_micro=0)
     market = SimpleNamespace(status=lambda _: SimpleNamespace(contracts=[booked]))
     hosted = SimpleNamespace(frozen=False, inputs={"in": SimpleNamespace(fed_seq=0)})

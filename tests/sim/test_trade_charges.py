@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from medusa.market.contract.terms import Contract, TaskTerms
 from medusa.market.ledger.messages import ReadingSaid, ReceiptSaid
 from medusa.market.ledger.receipts import LoadReading, LoadReceipt, canonical
 from medusa.nodes.market.market_words import encode_word
@@ -17,25 +16,14 @@ from medusa.sim.world.clock import EPOCH_US
 from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.codec import encode_frame
 from medusa.wire.messages.market import Booked
+from tests.sim.trade_terms import with_bob
 
 SECOND_US = 1_000_000
 REVOKED_US = 8 * SECOND_US
 INTERVAL = 9
 """It begins a second after the contract is revoked."""
 
-TERMS = Contract(
-    id="with-bob",
-    provider="bob",
-    consumer="alice",
-    begins_us=EPOCH_US,
-    ends_us=EPOCH_US + 20 * SECOND_US,
-    price_micro=2_000_000,
-    range_micro=1_000_000,
-    units_per_s_max_milli=2_000,
-    interval_s=1,
-    settlement_s=4,
-    tasks=TaskTerms(boxes=("aggregate",), streams=("q.*",)),
-)
+TERMS = with_bob(lasts_s=20)
 
 
 def receipted(

@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from medusa.market.contract.terms import Contract, TaskTerms
 from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.negotiation.messages import LoadAgreed
 from medusa.market.work import TradedTask
 from medusa.nodes.market.market_words import encode_word
 from medusa.sim.lending.trade_checks import TradeChecks, TradedContract
-from medusa.sim.world.clock import EPOCH_US
 from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.codec import encode_frame
 from medusa.wire.messages.market import Traded
+from tests.sim.trade_terms import with_bob
 
 PRICE_MICRO = 1_000_000
 COSTS = {"a2": ((0.0, 0), (0.5, 0), (4.0, 10_500_000)), "b1": ((0.0, 0), (4.0, 400_000))}
@@ -25,19 +24,7 @@ COSTS = {"a2": ((0.0, 0), (0.5, 0), (4.0, 10_500_000)), "b1": ((0.0, 0), (4.0, 4
 
 def agrees(owner_cores: float, process_cores: float) -> None:
     """``b1`` takes a task of 0.25 cores of ``a2``, whose fragments take so much, and whose process in all."""
-    terms = Contract(
-        id="with-bob",
-        provider="bob",
-        consumer="alice",
-        begins_us=EPOCH_US,
-        ends_us=EPOCH_US + 60_000_000,
-        price_micro=2_000_000,
-        range_micro=1_000_000,
-        units_per_s_max_milli=2_000,
-        interval_s=1,
-        settlement_s=4,
-        tasks=TaskTerms(boxes=("aggregate",), streams=("q.*",)),
-    )
+    terms = with_bob(lasts_s=60)
     task = TradedTask(name="alice/q/per0", owner="alice", rows_per_s_milli=10_000, cpu_ns_per_row=25_000_000)
     room = KeptDeal(
         part="room",
