@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 
 from medusa.errors import QueryError
 
-__all__ = ["check_kind", "new_figure", "quietly", "save"]
+__all__ = ["check_kind", "new_figure", "quietly", "save", "why_not_drawn"]
 
 
 @contextmanager
@@ -24,6 +25,13 @@ def quietly() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+def why_not_drawn() -> str:
+    """What is said where no plot can be drawn; empty: one can be."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return "not drawn: plots are drawn by matplotlib: pip install 'medusa-streams[plot]'"
+    return ""
 
 
 def check_kind(path: Path) -> None:

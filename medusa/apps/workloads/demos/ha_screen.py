@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from medusa.apps.workloads.demos.ha_outcome import HaOutcome, HaResult
 from medusa.apps.workloads.demos.ha_query import HaMethod
 from medusa.apps.workloads.demos.screens import DemoScreen, table_of
-from medusa.apps.workloads.plots import new_figure, quietly, save
+from medusa.apps.workloads.plots import new_figure, quietly, save, why_not_drawn
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -105,8 +104,8 @@ def draw(outcome: HaOutcome, path: Path) -> str:
     Raises:
         QueryError: one can't be written.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        return "not drawn: plots are drawn by matplotlib: pip install 'medusa-streams[plot]'"
+    if why := why_not_drawn():
+        return why
     made = []
     with quietly():
         for name, drawn in PLOTS.items():

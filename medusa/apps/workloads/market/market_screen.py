@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.apps.workloads.demos.screens import DemoScreen, table_of
 from medusa.apps.workloads.market.market_outcome import BESIDE_S, MarketCheck, MarketOutcome
-from medusa.apps.workloads.plots import new_figure, quietly, save
+from medusa.apps.workloads.plots import new_figure, quietly, save, why_not_drawn
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -147,8 +146,8 @@ def draw(outcome: MarketOutcome, path: Path) -> str:
     Raises:
         QueryError: it can't be written.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        return "not drawn: plots are drawn by matplotlib: pip install 'medusa-streams[plot]'"
+    if why := why_not_drawn():
+        return why
     with quietly():
         figure = new_figure(path, (9, 6.5))
         owners = list(outcome.thresholds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from medusa.apps.workloads.demos.screens import DemoScreen, table_of
 from medusa.apps.workloads.partition.partition_outcome import PartitionOutcome, Sighting
 from medusa.apps.workloads.partition.tentative_screen import draw_windows, show_windows
-from medusa.apps.workloads.plots import new_figure, quietly, save
+from medusa.apps.workloads.plots import new_figure, quietly, save, why_not_drawn
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -86,8 +85,8 @@ def draw(outcome: PartitionOutcome, path: Path) -> str:
     Raises:
         QueryError: it can't be written.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        return "not drawn: plots are drawn by matplotlib: pip install 'medusa-streams[plot]'"
+    if why := why_not_drawn():
+        return why
     with quietly():
         if outcome.tentative is None:
             figure = new_figure(path, (8, 3.6))

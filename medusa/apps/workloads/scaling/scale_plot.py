@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from medusa.apps.workloads.plots import new_figure, quietly, save
+from medusa.apps.workloads.plots import new_figure, quietly, save, why_not_drawn
 from medusa.apps.workloads.scaling.scale_acts import ScaleAct
 from medusa.apps.workloads.scaling.scale_outcome import AIM_S, ScaleOutcome, ScaleSecond
 
@@ -27,8 +26,8 @@ def draw(outcome: ScaleOutcome, path: Path) -> str:
     Raises:
         QueryError: it can't be written.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        return "not drawn: plots are drawn by matplotlib: pip install 'medusa-streams[plot]'"
+    if why := why_not_drawn():
+        return why
     with quietly():
         lines = max(len(outcome.acts), 1)
         figure = new_figure(path, (9, 7 + lines / 6))
