@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 from pathlib import Path
@@ -52,7 +53,10 @@ def test_two_owners_as_the_page_tells_it(tmp_path, monkeypatch):
         assert contract["ask_micro"] == 16_000, "the lowest price of the range"
         assert "nothing would be offered: nothing runs here" in reader.printed["explain market/"]
         status = asked(reader, "status")
-        assert "market: 0.0" in status, status
+        # What the idle node itself uses: on a busy machine more than the hundredth that the page shows.
+        assert re.search(
+            r"market: 0\.\d\d of 0\.5 cores, 0 tasks away, 0 guests; nothing runs here", status
+        ), status
         assert "alice-at-bob v1" in status, status
         top = f"top tcp://127.0.0.1:5555 --once {KEYS}"
         watched = CliRunner().invoke(main, shlex.split(reader.here(top))).output
