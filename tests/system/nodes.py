@@ -16,6 +16,9 @@ from typing import TypeVar
 from medusa.errors import LinkError, QueryError
 
 DEADLINE_S = 60.0
+START_S = 3 * DEADLINE_S
+"""Until a process says its first word: on a busy machine four that import everything at once took a minute."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 RUN = "import sys; from medusa.cli.main import main; sys.argv[0] = 'medusa'; main()"
@@ -156,7 +159,7 @@ class Nursery:
 
     def close(self) -> None:
         self._process.stdin.close()
-        self._process.wait(DEADLINE_S)
+        self._process.wait(START_S)
         self._process.stdout.close()
 
 
@@ -184,7 +187,7 @@ class ForkedNodes(Nodes):
         assert self._first_line(name).startswith(f"node {name} listening on"), self.log(name)
 
     def _first_line(self, name: str) -> str:
-        return until(lambda: self.processes[name].said(), what=f"{name} listens")
+        return until(lambda: self.processes[name].said(), what=f"{name} listens", deadline_s=START_S)
 
     def close(self) -> None:
         super().close()
@@ -194,7 +197,7 @@ class ForkedNodes(Nodes):
 
 def first_line(process: subprocess.Popen[str]) -> str:
     """The first line of standard output, or what is there when the process ends or time is over."""
-    timer = threading.Timer(DEADLINE_S, process.kill)
+    timer = threading.Timer(START_S, process.kill)
     timer.start()
     try:
         return process.stdout.readline().rstrip("\n")
