@@ -17,7 +17,7 @@ from medusa.errors import LinkError, QueryError
 
 DEADLINE_S = 60.0
 START_S = 3 * DEADLINE_S
-"""Until a process says its first word: on a busy machine four that import everything at once took a minute."""
+"""Until a process says its first word: on a busy machine four that import it all at once took a minute."""
 
 ROOT = Path(__file__).resolve().parents[2]
 
