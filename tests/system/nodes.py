@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from medusa.errors import LinkError, QueryError
+from medusa.query.boxes.base import PART_OF_SPLIT
 
 DEADLINE_S = 60.0
 START_S = 3 * DEADLINE_S
@@ -261,6 +262,8 @@ def ordered(
         try:
             return order()
         except (LinkError, QueryError) as error:
-            if error.code not in again or time.monotonic() >= end:
+            # What was split comes to be known in pieces: one that has none of the parts yet can't be told.
+            known = error.code in again or PART_OF_SPLIT in error.message
+            if not known or time.monotonic() >= end:
                 raise
         time.sleep(0.2)
