@@ -17,9 +17,7 @@ __all__ = ["pool"]
 
 @click.command(epilog=example("medusa pool pool.toml --dry-run", "medusa pool pool.toml"))
 @click.argument("config", type=FILE)
-@click.option(
-    "--dry-run", is_flag=True, help="say how its nodes are and what would be done, and why; do nothing"
-)
+@click.option("--dry-run", is_flag=True, help="say how its nodes are, and what would be done and why")
 @click.option("--json", "as_json", is_flag=True, help="a JSON document a line, for scripts")
 def pool(config: Path, dry_run: bool, as_json: bool) -> None:
     """Start nodes in store when a query lacks some, and end them when they have nothing to do.
@@ -40,9 +38,8 @@ def pool(config: Path, dry_run: bool, as_json: bool) -> None:
         stamp = "" if dry_run else f"{time.strftime('%Y-%m-%d %H:%M:%S')} "
         node = f" {fields.pop('node')}" if "node" in fields else ""
         said = "; ".join(fields.values())
-        click.echo(
-            f"{stamp}{'warning: ' if level == 'warning' else ''}{what}{node}{': ' if said else ''}{said}"
-        )
+        what = f"warning: {what}" if level == "warning" else what
+        click.echo(f"{stamp}{what}{node}{': ' if said else ''}{said}")
 
     over = threading.Event()
     with opened_pool(config, say) as loop:

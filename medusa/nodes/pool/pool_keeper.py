@@ -257,9 +257,9 @@ class PoolKeeper:
                 why = f"query {query} lacks {nodes} with room since {lack.for_us / 1e6:.1f} s: {lack.why}"
                 acts.append(PoolAct(what="acquire", node=node, why=why))
         have = coming + sum(1 for each in seen if each.is_empty and not each.is_new(now_us))
-        for node in free[: max(warm.count - have, 0)]:
-            acts.append(PoolAct(what="acquire", node=node, why=f"{have} have nothing to do: {warm.why}"))
-        return acts
+        why = f"{have} have nothing to do: {warm.why}"
+        few = free[: max(warm.count - have, 0)]
+        return [*acts, *(PoolAct(what="acquire", node=node, why=why) for node in few)]
 
     def _given_up(self, now_us: int, seen: Iterable[_Seen]) -> Iterator[PoolAct]:
         """Nodes that don't come up."""

@@ -14,9 +14,9 @@ class ProvidedNode:
     """How a node is, as its provider knows.
 
     Attributes:
-        state: ``absent``: it was never acquired, or is gone again; ``starting``; ``up``: its machine runs, and
-            whether the node answers is seen by others; ``stopping``; ``failed``: it was acquired, and isn't
-            there.
+        state: ``absent``: it was never acquired, or is gone again; ``starting``; ``up``: its machine runs,
+            and whether the node answers is seen by others; ``stopping``; ``failed``: it was acquired, and
+            isn't there.
         why: it failed, in words.
     """
 

@@ -56,8 +56,8 @@ def node(
             relative to the working directory.
         report: called with a level (``info``, ``warning``, ``error``) and a line, in the node's thread,
             which waits for it; None: the logger ``medusa.node`` is told.
-        scale_policy: where the configuration has ``[scale]``: called for each query that this node coordinates
-            with the marks of that table, it gives what decides in how many parts boxes run
+        scale_policy: where the configuration has ``[scale]``: called for each query that this node
+            coordinates with the marks of that table, it gives what decides in how many parts boxes run
             (``md.ScalePolicy``). Called in the node's thread: what takes long holds up the node, and what it
             raises ends it.
     """

@@ -73,7 +73,7 @@ class PoolFields:
     """What was lacked longer ago is forgotten."""
 
     at_end: str = choice("leave", ("leave", "stop"))
-    """What becomes of nodes that it has started once it ends. Those that have something are left either way."""
+    """What becomes of nodes that it has started once it ends; those that have something are left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
