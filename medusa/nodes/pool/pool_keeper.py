@@ -145,7 +145,7 @@ class PoolKeeper:
         seen = [self._see(now_us, name, view) for name in self._nodes]
         if not view.statuses:
             return []  # Nobody can be asked: nothing is known.
-        missing = sum(each.count for each in lacks)
+        missing = sum(lack.count for _, lack in lacks)
         used = sum(1 for each in seen if each.holds) + missing
         warm = self._warm.look(now_us, used)
         acts = [*self._restored(now_us, seen)]
