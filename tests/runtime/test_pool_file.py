@@ -81,7 +81,7 @@ def test_nodes_that_somebody_else_runs(tmp_path: Path) -> None:
         (f'{PLAIN}{NODES}[keys]\nclient = "x.key"\n', 4, "keys"),
         (f'{PLAIN}{NODES}[provider]\nclass = "cloudy"\n', 5, "provider.class"),
         (f'{PLAIN}{NODES}[provider]\nclass = "fixed"\noptions = {{ a = 1 }}\n', 6, "provider.options"),
-        (f'{PLAIN}{NODES}[pool]\nwarm = 1\n', 4, "pool"),
+        (f"{PLAIN}{NODES}[pool]\nwarm = 1\n", 4, "pool"),
     ],
 )
 def test_slips_are_told_with_their_line_and_field(tmp_path: Path, text: str, line: int, what: str) -> None:

@@ -164,7 +164,9 @@ def test_what_becomes_of_nodes_once_the_pool_ends(folder: Path, commands: Proces
     with md.connect(f"ipc://{folder}/gate.s", timeout="60s") as fed:
         commands.start("pool", "pool", str(folder / "pool.toml"))
         ends_s = time.monotonic() + DEADLINE_S
-        while fed.status()["peers"] != {"spare": "up"} or "spare: up, has nothing" not in commands.said("pool"):
+        while fed.status()["peers"] != {"spare": "up"} or "spare: up, has nothing" not in commands.said(
+            "pool"
+        ):
             assert time.monotonic() < ends_s, commands.said("pool")
     pool = commands.running["pool"]
     pool.send_signal(signal.SIGTERM)

@@ -33,7 +33,9 @@ FOLLOWED = ReplicasStatus(owner="gate", secondaries={"spare": SecondaryStatus(st
 WAITS = AgreementStatus(number=1, coordinator="gate", voters=("gate",))
 HOLDS = {
     "a fragment": NodeStatus(node="spare", fragments=(FragmentStatus(fragment="q/w", query="q"),)),
-    "one that comes": NodeStatus(node="spare", moves=MovesStatus(coming={"q/w": ComingStatus(origin="gate")})),
+    "one that comes": NodeStatus(
+        node="spare", moves=MovesStatus(coming={"q/w": ComingStatus(origin="gate")})
+    ),
     "one that goes": NodeStatus(node="spare", moves=MovesStatus(going={"q/w": GoingStatus(to="gate")})),
     "one on its way": NodeStatus(node="gate", moves=MovesStatus(going={"q/w": GoingStatus(to="spare")})),
     "a split": NodeStatus(node="spare", splits=(SplitStatus(box="w"),)),

@@ -34,7 +34,9 @@ def node(name: str, *, holds: bool = False) -> NodeStatus:
 
 def gate(lacks: int, *, nodes: tuple[str, ...] = SPARES) -> NodeStatus:
     """The node that coordinates the query."""
-    lack = NodesLackedStatus(count=lacks, for_us=5, why="w has too much to do", nodes=nodes) if lacks else None
+    lack = (
+        NodesLackedStatus(count=lacks, for_us=5, why="w has too much to do", nodes=nodes) if lacks else None
+    )
     return NodeStatus(node="gate", queries={"q": QueryStatus(scaling=ScalingStatus(lacks=lack))})
 
 
