@@ -20,7 +20,7 @@ from click.testing import CliRunner
 import medusa as md
 from medusa.cli.main import main
 from medusa.errors import LinkError
-from tests.system.nodes import ROOT
+from tests.system.nodes import ROOT, until
 from tests.system.slow_sum import query
 
 pytestmark = pytest.mark.system
@@ -124,23 +124,23 @@ def test_a_spare_comes_as_the_load_rises_and_its_process_ends_as_it_falls(
                 if (train := out.next(timeout)) is not None:
                     got.append(train.batch)
 
-        def until(done: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
+        def reads_until(done: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
             while not done():
                 assert time.monotonic() < ends_s, (scaling(), commands.said("pool"))
                 meanwhile()
                 take()
 
-        until(lambda: bool(scaling()["lacks"]) or bool(acts()), publish)
+        reads_until(lambda: bool(scaling()["lacks"]) or bool(acts()), publish)
         dry = CliRunner().invoke(main, ["pool", str(folder / "pool.toml"), "--dry-run"])
         assert dry.exit_code == 0, dry.output
         assert dry.output.startswith("node spare: ")
-        until(lambda: scaling()["last"].startswith("move") and scaling()["outcome"] == "done", publish)
+        reads_until(lambda: scaling()["last"].startswith("move") and scaling()["outcome"] == "done", publish)
         assert [(each["what"], each["node"]) for each in acts()] == [("acquire", "spare")]
         assert "query cars lacks a node with room" in acts()[0]["why"]
-        until(lambda: scaling()["last"] == "merge per_seg at gate" and scaling()["outcome"] == "done")
-        until(lambda: [each["what"] for each in acts()] == ["acquire", "release"])
+        reads_until(lambda: scaling()["last"] == "merge per_seg at gate" and scaling()["outcome"] == "done")
+        reads_until(lambda: [each["what"] for each in acts()] == ["acquire", "release"])
         assert "it has had nothing for " in acts()[1]["why"]
-        until(lambda: processes_with(str(folder / "spare.toml")) == [])
+        reads_until(lambda: processes_with(str(folder / "spare.toml")) == [])
         fed.finish("cars.cars")
         while not out.ended:
             take("60s")
@@ -185,8 +185,5 @@ def test_a_node_that_cannot_start_is_told_with_its_last_words(folder: Path, comm
     commands.start("gate", "node", str(folder / "gate.toml"))
     with md.connect(f"ipc://{folder}/gate.s", timeout="60s"):
         commands.start("pool", "pool", str(folder / "pool.toml"))
-        ends_s = time.monotonic() + DEADLINE_S
-        while "not tried for" not in commands.said("pool"):
-            assert time.monotonic() < ends_s, commands.said("pool")
-            assert commands.running["pool"].poll() is None, commands.said("pool")
+        until(lambda: "not tried for" in commands.said("pool"), what=lambda: commands.said("pool"))
     assert "it ended with 1: " in commands.said("pool")
