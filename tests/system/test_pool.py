@@ -163,11 +163,10 @@ def test_what_becomes_of_nodes_once_the_pool_ends(folder: Path, commands: Proces
     commands.start("gate", "node", str(folder / "gate.toml"))
     with md.connect(f"ipc://{folder}/gate.s", timeout="60s") as fed:
         commands.start("pool", "pool", str(folder / "pool.toml"))
-        ends_s = time.monotonic() + DEADLINE_S
-        while fed.status()["peers"] != {"spare": "up"} or "spare: up, has nothing" not in commands.said(
-            "pool"
-        ):
-            assert time.monotonic() < ends_s, commands.said("pool")
+        until(
+            lambda: fed.status()["peers"] == {"spare": "up"} and "up, has nothing" in commands.said("pool"),
+            what=lambda: commands.said("pool"),
+        )
     pool = commands.running["pool"]
     pool.send_signal(signal.SIGTERM)
     assert pool.wait(60) == 0, commands.said("pool")

@@ -138,6 +138,7 @@ class PoolKeeper:
         self._rules = rules
         self._warm = warm
         self._said: dict[str, str] = {}
+        self._short = ""
 
     def look(self, now_us: int, view: PoolView) -> list[PoolAct]:
         """What to do now; it counts as done until ``refused`` is called."""
@@ -179,6 +180,11 @@ class PoolKeeper:
         if why := silent or holding(node, view.statuses, view.placed):
             of.released_us = of.empty_us = None
         return why
+
+    @property
+    def short(self) -> str:
+        """What was lacked at the last look beyond all in store, in words; empty: nothing."""
+        return self._short
 
     def explain(self) -> Mapping[str, str]:
         """Node -> how it was at the last look, in words."""
@@ -249,13 +255,18 @@ class PoolKeeper:
         coming = sum(1 for each in seen if each.is_coming or each.is_new(now_us))
         free = [each.name for each in off]
         acts: list[PoolAct] = []
+        short = []
         for query, lack in lacks:
             count, coming = max(lack.count - coming, 0), max(coming - lack.count, 0)
-            for node in [name for name in free if name in lack.nodes][:count]:
+            taken = [name for name in free if name in lack.nodes][:count]
+            if len(taken) < count:
+                short.append(f"query {query} lacks {count - len(taken)} more ({lack.why})")
+            for node in taken:
                 free.remove(node)
                 nodes = "a node" if lack.count == 1 else f"{lack.count} nodes"
                 why = f"query {query} lacks {nodes} with room since {lack.for_us / 1e6:.1f} s: {lack.why}"
                 acts.append(PoolAct(what="acquire", node=node, why=why))
+        self._short = "; ".join(short)
         have = coming + sum(1 for each in seen if each.is_empty and not each.is_new(now_us))
         why = f"{have} have nothing to do: {warm.why}"
         few = free[: max(warm.count - have, 0)]

@@ -56,12 +56,15 @@ class PoolLoop:
         self._ours: set[str] = set()
         self._lost = ""
         self._told: dict[str, str] = {}
+        self._short = False
 
     def dry_run(self) -> list[PoolAct]:
         """Look once, do nothing; what would be done."""
         acts = self._keeper.look(self._clock.monotonic_us(), self._view())
         for node, text in self._keeper.explain().items():
             self._say("info", "node", node=node, now=text)
+        if self._keeper.short:
+            self._say("warning", "short of nodes", why=self._keeper.short)
         for act in acts:
             self._say("info", f"would {act.what}", node=act.node, why=act.why)
         return acts
@@ -87,6 +90,9 @@ class PoolLoop:
         self._lost = ""
         for act in self._keeper.look(self._clock.monotonic_us(), view):
             self._do(act)
+        if self._keeper.short and not self._short:
+            self._say("warning", "short of nodes", why=self._keeper.short)
+        self._short = bool(self._keeper.short)
         for node, text in self._keeper.explain().items():
             kind = text.partition(" since ")[0].partition(" for ")[0]
             if self._told.get(node) != kind:

@@ -227,6 +227,7 @@ def test_nobody_is_started_whom_the_query_may_not_use() -> None:
     keeper = PoolKeeper(SPARES, RULES, SteadyWarm(0))
     acts = keeper.look(0, PoolView(statuses=[gate(3, nodes=("s3", "x"))]))
     assert [act.node for act in acts] == ["s3"]
+    assert keeper.short == "query q lacks 2 more (w has too much to do)"
 
 
 def test_where_nobody_answers_nothing_is_done() -> None:
