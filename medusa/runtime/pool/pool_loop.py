@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from medusa.errors import LinkError, MedusaError
 from medusa.nodes.pool.pool_keeper import PoolAct, PoolKeeper, PoolView
-from medusa.nodes.pool.provider import NodeProvider
+from medusa.nodes.pool.provider import NodeProvider, ProvidedNode
 from medusa.runtime.client.client import connect
 from medusa.runtime.client.federation import Federation
 from medusa.runtime.client.status.overview import whole
@@ -82,7 +82,7 @@ class PoolLoop:
     def _turn(self) -> None:
         try:
             view = self._view()
-        except LinkError as error:
+        except MedusaError as error:
             if error.message != self._lost:
                 self._say("warning", "nothing is known", why=error.message)
             self._lost = error.message
@@ -103,17 +103,26 @@ class PoolLoop:
         """How all are now.
 
         Raises:
-            LinkError: our node doesn't answer.
+            LinkError: our node doesn't answer, or the provider can't say.
+            DataError: what a node says can't be read.
         """
         placed: dict[str, list[str]] = {}
         for each in self._fed.placed():
             placed.setdefault(each["name"], []).append(each["node"])
-        statuses = [whole(status) for status in self._fed.statuses(all=True)]
-        return PoolView(
-            statuses=statuses,
-            placed=placed,
-            provided=dict(self._provider.nodes(self._clock.monotonic_us())),
-        )
+        statuses = [whole(status) for status in self._fed.statuses(all=True, silent=False)]
+        return PoolView(statuses=statuses, placed=placed, provided=self._provided())
+
+    def _provided(self) -> Mapping[str, ProvidedNode]:
+        """How nodes are, as their provider knows.
+
+        Raises:
+            LinkError: it can't say.
+        """
+        try:
+            return dict(self._provider.nodes(self._clock.monotonic_us()))
+        except Exception as error:  # A user's may raise anything.
+            text = f"the provider can't say how its nodes are: {type(error).__name__}: {error}"
+            raise LinkError(text, hint="it is asked again", code="pool.provider") from error
 
     def _do(self, act: PoolAct) -> None:
         now_us = self._clock.monotonic_us()
