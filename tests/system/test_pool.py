@@ -144,6 +144,11 @@ def test_a_spare_comes_as_the_load_rises_and_its_process_ends_as_it_falls(
         fed.finish("cars.cars")
         while not out.ended:
             take("60s")
+        # Its removal waits for the word of whoever had a part of it: the pool starts that for a while.
+        with contextlib.suppress(LinkError):
+            fed.undeploy("cars")
+        until(lambda: fed.queries() == [], what=lambda: commands.said("pool"))
+        assert "query cars is being removed" in acts()[2]["why"]
     pool = commands.running["pool"]
     pool.send_signal(signal.SIGINT)
     assert pool.wait(60) == 0, commands.said("pool")

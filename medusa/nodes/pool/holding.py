@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import UNSET
 
+from medusa.nodes.catalog.catalog import REMOVING
 from medusa.wire.status_and_metrics import NodeStatus
 
 __all__ = ["holding"]
@@ -46,6 +47,8 @@ def _of_others(node: str, status: NodeStatus) -> Iterator[str]:
         if status.moves.going[name].to == node:
             yield f"fragment {name} is on its way there"
     for query, of in status.queries.items():
+        if of.state == REMOVING and node in of.nodes:
+            yield f"query {query} is being removed, which waits for its word"
         if of.configuration is UNSET:
             continue
         if node in of.configuration.voters:

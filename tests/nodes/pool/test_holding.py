@@ -52,6 +52,9 @@ HOLDS = {
     "a place as standby": coordinated(
         ConfigurationStatus(number=1, coordinator="gate", fragments={"q/w": FOLLOWED})
     ),
+    "a removal that waits for it": NodeStatus(
+        node="gate", queries={"q": QueryStatus(state="removing", nodes=("gate", "spare"))}
+    ),
     "a place as owner": coordinated(
         ConfigurationStatus(number=1, coordinator="gate", fragments={"q/w": ReplicasStatus(owner="spare")})
     ),
