@@ -850,9 +850,7 @@ class NodesLackedStatus(_Status, frozen=True, kw_only=True):
     def text(self) -> str:
         """In words."""
         nodes = "a node" if self.count == 1 else f"{self.count} nodes"
-        away = (
-            f"of those not up may {', '.join(self.nodes)}" if self.nodes else "all that may have any are up"
-        )
+        away = f"not up: {', '.join(self.nodes)}" if self.nodes else "all that may have any are up"
         return f"lacks {nodes} with room, since {self.for_us // 1_000_000} s ({self.why}): {away}"
 
 

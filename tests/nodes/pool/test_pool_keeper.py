@@ -119,7 +119,7 @@ ways = st.lists(
 )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(ways, st.randoms(use_true_random=False), st.integers(0, 2), st.sampled_from([0.0, 0.4]))
 def test_no_node_is_started_twice_or_ended_with_something_and_in_the_end_all_have_what_they_want(
     steps: list[tuple[int, int, str]], random: Random, warm: int, fails: float
@@ -184,6 +184,7 @@ def test_an_adaptive_pool_keeps_what_peaks_wanted_and_forgets_them() -> None:
     """Peaks of two every five minutes: the first one waits, those after it don't; then none for an hour."""
     warm = AdaptiveWarm(0, 3, start_us=40 * SECOND_US, within_us=1_200 * SECOND_US)
     market = Market(Random(3), warm=warm)
+    market.turns(60)
     waited = []
     for _ in range(4):
         market.wanted, began_us = 2, market.now_us
