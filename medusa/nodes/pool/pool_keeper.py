@@ -150,7 +150,7 @@ class PoolKeeper:
         used = sum(1 for each in seen if each.holds) + missing
         warm = self._warm.look(now_us, used)
         acts = [*self._restored(now_us, seen)]
-        taken = {act.node for act in acts}
+        taken = [act.node for act in acts]
         off = [
             each for each in seen if each.is_off and not self._rests(now_us, each) and each.name not in taken
         ]

@@ -1,3 +1,2 @@
 """Nodes that split and merge a box by themselves, under faults: what its rows cost, the trial, and what is
-looked at. ``medusa.sim.scenarios`` has it; nothing else imports it. Beside it stands ``simulated_cloud``: a
-provider of nodes whose machines take minutes, for tests of pools."""
+looked at. ``medusa.sim.scenarios`` has it; nothing else imports it."""

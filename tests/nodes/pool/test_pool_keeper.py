@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from medusa.nodes.pool.pool_keeper import PoolAct, PoolKeeper, PoolRules, PoolView
 from medusa.nodes.pool.provider import FixedList, ProvidedNode
 from medusa.nodes.pool.warm_nodes import AdaptiveWarm, SteadyWarm, WarmPolicy
-from medusa.sim.scaling.simulated_cloud import SimulatedCloud
 from medusa.wire.status_and_metrics import (
     FragmentStatus,
     NodesLackedStatus,
@@ -20,6 +19,7 @@ from medusa.wire.status_and_metrics import (
     QueryStatus,
     ScalingStatus,
 )
+from tests.nodes.pool.simulated_cloud import SimulatedCloud
 
 SECOND_US = 1_000_000
 EVERY_US = 2 * SECOND_US

@@ -8,8 +8,8 @@ from random import Random
 
 from medusa.nodes.pool.pool_keeper import PoolAct, PoolKeeper, PoolRules, PoolView
 from medusa.nodes.pool.warm_nodes import SteadyWarm
-from medusa.sim.scaling.simulated_cloud import SimulatedCloud
 from medusa.wire.status_and_metrics import status_of
+from tests.nodes.pool.simulated_cloud import SimulatedCloud
 from tests.nodes.scaled import SCALE, SECOND_US, ScaledRun
 
 SPARES = ("s1", "s2", "s3")

@@ -34,10 +34,10 @@ def test_as_many_are_kept_as_were_wanted_more_within_one_start(steps: list[tuple
 def test_how_long_a_start_takes_is_what_was_seen() -> None:
     """Used nodes rise by one every 100: within a start of 30 that is one more, within one of 350 three."""
     warm = AdaptiveWarm(0, 9, start_us=30, within_us=10_000)
-    counts = [warm.look(now, now // 100).count for now in range(0, 1000, 10)]
+    counts = [warm.look(at, at // 100).count for at in range(0, 1000, 10)]
     assert max(counts) == 1
     warm.started(1000, 350)
-    assert max(warm.look(now, now // 100).count for now in range(1000, 2000, 10)) == 4
+    assert max(warm.look(at, at // 100).count for at in range(1000, 2000, 10)) == 4
 
 
 def test_what_is_long_ago_is_forgotten() -> None:
