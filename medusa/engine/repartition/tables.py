@@ -45,12 +45,13 @@ Tables = dict[str, pa.Table]
 
 @dataclass(slots=True)
 class StateCut:
-    """A state that is about to be cut."""
+    """A state that is about to be cut; ``shelve`` as of ``partition_state``."""
 
     made: SplitBoxes
     inputs: Sequence[StreamShape]
     state: BoxState
     fresh: list[BoxState]
+    shelve: Callable[[pa.Table], pa.Table]
 
     def keys(self, table: pa.Table, keys: Sequence[Named]) -> list[pa.Array]:
         """The key columns of a table that names them ``key.NAME``, in the types of the query."""
@@ -79,7 +80,7 @@ class StateCut:
         for column, values in more.items():
             whole = whole.append_column(column, values)
         return [
-            whole.filter(pa.array(owners == number)).select(each.tables[name].schema.names)
+            self.shelve(whole.filter(pa.array(owners == number)).select(each.tables[name].schema.names))
             for number, each in enumerate(self.fresh)
         ]
 
