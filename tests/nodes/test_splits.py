@@ -17,7 +17,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.move import Move
 from tests.nodes.parted import KINDS, Parting
 
-FEW = ("window", "passing", "joined", "united", "timers")
+FEW = ("window", "passing", "joined", "united", "timers", "called", "table", "looked_up")
 PARTS = ["q/box-1", "q/box-2", "q/box-3"]
 
 
@@ -68,7 +68,7 @@ def dies(what, turn, unsynced, kind="united"):
     return over
 
 
-@pytest.mark.parametrize("kind", ["united", "timers"])
+@pytest.mark.parametrize("kind", ["united", "timers", "table", "looked_up"])
 @pytest.mark.parametrize("unsynced", ["lost", "kept"])
 @pytest.mark.parametrize(("what", "turn"), [("split", 14), ("merge", 14)])
 def test_whenever_its_node_dies_the_box_is_whole_or_in_parts(what, turn, unsynced, kind):
@@ -77,7 +77,7 @@ def test_whenever_its_node_dies_the_box_is_whole_or_in_parts(what, turn, unsynce
 
 @pytest.mark.full
 @pytest.mark.issue(6)
-@pytest.mark.parametrize("kind", ["united", "timers"])
+@pytest.mark.parametrize("kind", ["united", "timers", "table", "looked_up"])
 @pytest.mark.parametrize("unsynced", ["lost", "kept", "torn"])
 @pytest.mark.parametrize("what", ["split", "merge"])
 def test_at_each_turn(what, unsynced, kind):

@@ -49,7 +49,7 @@ def _share(cut: StateCut, tables: list[Tables], name: str, keys: tuple[Named, ..
     numbers = {} if router.number is None else {router.number: pa.array(np.arange(rows.num_rows))}
     for one, each in zip(tables, cut.parts(name, rows, owners, numbers), strict=True):
         one[name] = each
-    return rows.num_rows
+    return int(rows.num_rows)
 
 
 def _stored(cut: StateCut, keys: tuple[Named, ...]) -> list[Tables]:
