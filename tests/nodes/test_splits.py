@@ -85,6 +85,22 @@ def test_at_each_turn(what, unsynced, kind):
     assert any(dies(what, turn, unsynced, kind) for turn in range(1, 240))
 
 
+def test_what_goes_past_the_box_has_not_the_name_of_what_another_node_sends():
+    """A look-up reads what its table is changed by, and stands below: two nodes sent a stream of one name."""
+    world = Parting("table")
+    reply, _ = world.told(world.split())
+    assert reply.code == "", reply
+    specs = [hosted.spec for hosted in world.fed.nodes["m"].brain.fragments.values()]
+    sent = [stream for spec in specs for stream in spec.streams.values()]
+    read = {feed.stream for spec in specs for feed in spec.feeds if feed.node != "m"}
+    assert read == {"q.all_rows"}
+    assert "q.all_rows.below.box" in sent
+    assert not read & set(sent)
+    reply, _ = world.told(world.merge())
+    assert reply.code == "", reply
+    world.check()
+
+
 # --- what is refused, and what comes in between -----------------------------------------------------
 
 
