@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from medusa.elements import START_US
+from medusa.elements import END_US, START_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
@@ -631,6 +631,8 @@ class Sender:
 
     def _had(self, view: ReceiverView, entry: OutputEntry) -> bool:
         """The receiver is ahead of this entry: it had it before we restarted."""
+        if entry.time_us == END_US:
+            return False  # It may stand before numbers that no row has.
         return entry.end < view.wanted_seq or (entry.time_us is None and entry.end == view.wanted_seq)
 
     def _trim(self, now_us: int) -> None:
