@@ -20,10 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import medusa as md
-from medusa.elements import END_US as END
+from medusa.elements import END_US, START_US
 from medusa.wire.link.output_log import OutputLog
-from tests.nodes.consistency.delayed_run import DelayedRun, second
 from tests.nodes.consistency.delayed_run import SCHEMA as DELAYED
+from tests.nodes.consistency.delayed_run import DelayedRun, second
 from tests.nodes.taken_over import EVERY_US, PIECE, Run
 
 SCHEMA = {"ts": "timestamp", "k": "utf8", "v": "int64"}
@@ -90,7 +90,7 @@ AT = {"e": ["rows", "first"], "m": ["ticks"], "c": ["last", "out"]}
 
 
 class TimersRun(Run):
-    """One run of so many rows, of which the last ones are taken out."""
+    """One run of so many rows, of which the last ones are taken out; the first ones have come."""
 
     def __init__(self, tail: int = TAIL, *, guarded: str = "m", seed: int = 1, **wish: Any) -> None:
         tables = {"rows": table(tail)}
@@ -101,15 +101,22 @@ class TimersRun(Run):
         self.read()
         for node in guarded:
             self.until_guarded(self.fragments[node], 2)
+        self.publish(0, PIECE)
+        self.until(lambda: self._standing() > START_US, "the publisher has found the source")
+
+    def _standing(self) -> int:
+        """What the filter has promised behind its rows."""
+        hosted = self.fed.nodes["e"].brain.fragments[self.fragments["e"]]
+        return max(output.boundary_us for output in hosted.outputs.values())
 
     def cut(self, one: str, other: str) -> None:
         self.fed.network.cut(one, other)
         self.fed.network.cut(other, one)
 
     def all_sent(self) -> None:
-        """Until the publisher has said that it ends."""
-        self.publish(0, ROWS)
-        self.fed.run(for_us=(ROWS // PIECE + 1) * EVERY_US)
+        """Until the source has ended."""
+        self.publish(PIECE, ROWS)
+        self.until(lambda: self._standing() == END_US, "the source ends")
 
     def check(self) -> None:
         super().check()
@@ -135,7 +142,7 @@ def test_a_log_that_keeps_the_end_alone_is_noticed(monkeypatch: pytest.MonkeyPat
 
     def wrong(self: OutputLog, time_us: int, note: bytes = b"") -> int | None:
         last = self.entries()[-1:]
-        if time_us < END or not last or last[0].time_us is None:
+        if time_us < END_US or not last or last[0].time_us is None:
             return honest(self, time_us, note)
         self.boundary_us = time_us
         self._entries[-1] = replace(last[0], time_us=time_us)
@@ -178,7 +185,7 @@ def nothing(run: TimersRun, dice: Random) -> None:
 HAPPENS: Mapping[str, Callable[[TimersRun, Random], None]] = {
     each.__name__: each for each in (nothing, cut_off, back, lost)
 }
-LAST_US = (ROWS // PIECE + 1) * EVERY_US
+LAST_US = ROWS // PIECE * EVERY_US
 METHODS: Mapping[str, Mapping[str, str]] = {
     "": {},
     "active": {"recovery": "precise", "method": "active_standby"},
@@ -190,7 +197,7 @@ def by_chance(seed: int, what: str, method: str, tail: int, after_us: int) -> No
     """Something happens so long after the first row was published, about when the last one is."""
     dice = Random(seed)
     run = TimersRun(tail, guarded="emc" if method else "m", seed=seed, **METHODS[method])
-    run.publish(0, ROWS)
+    run.publish(PIECE, ROWS)
     run.fed.run(for_us=after_us)
     HAPPENS[what](run, dice)
     run.check()
@@ -253,7 +260,9 @@ class DelayedTimers(DelayedRun):
         from_us = span_us - second(2)
         for source, rows in self.tables.items():
             times = rows["ts"].cast(pa.int64()).to_pylist()
-            values = [v % 90 if at < from_us else 90 for at, v in zip(times, rows["v"].to_pylist(), strict=True)]
+            values = [
+                v % 90 if at < from_us else 90 for at, v in zip(times, rows["v"].to_pylist(), strict=True)
+            ]
             place = rows.schema.get_field_index("v")
             self.tables[source] = rows.set_column(place, rows.schema.field("v"), pa.array(values, pa.int64()))
         self.want = md.collect(self.q, **self.tables)["out"]

@@ -120,8 +120,8 @@ class TentativeReceiver:
         self._due: StreamState | None = None
         """It will be stable once the rows and the promise before that have come."""
         self._behind: list[TentativeBoundary] = []
-        """What the fork promises once the rows before that have come. The first and the last one, and the end:
-        of a stream that always lags the last is never reached."""
+        """What the fork promises once the rows before that have come. The first and the last one, and the
+        end: of a stream that always lags the last is never reached."""
         self._came: deque[TentativeDelivery] = deque()
         self._held: deque[tuple[int, int, int]] = deque()
         """(epoch, frame, cost) of what was delivered and isn't taken."""
