@@ -130,6 +130,18 @@ def test_one_program_gives_what_one_reckons() -> None:
     assert len(reckoned(table(TAIL))) > len(reckoned(table(0, ROWS - TAIL))) + 20, "the tail tells"
 
 
+@pytest.mark.parametrize("time_us", [1 << 59, (1 << 60) - 123_456, 1 << 60, (1 << 62) - 1])
+def test_a_promise_beyond_all_times_runs_them_as_the_end_does(time_us: int) -> None:
+    """So a fork goes on without what is missing, beside sources that have ended: it never came back."""
+    rows = table(TAIL)
+    with md.start(query()) as run:
+        run.push("rows", rows)
+        run.boundary("rows", time_us)
+        assert run.take("out").to_pylist() == reckoned(rows)
+        run.finish()
+        assert run.take("out").num_rows == 0
+
+
 def test_over_links_it_is_the_same() -> None:
     run = TimersRun()
     run.all_sent()
