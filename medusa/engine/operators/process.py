@@ -47,7 +47,7 @@ INPUT_ROWS = 1 << 55
 
 NO_TIME_US = TIME_MAX_US >> 1
 """A promise from here on is no time of a row: so a fork goes on beside sources that have ended, where boxes
-above may lower it a little. Timers that set each other would run to there for ever: it is the end for them."""
+above may lower it a little. Timers that set each other would run to there for ever: it ends them."""
 
 KEYS_AT_ONCE = 256
 """Keys whose calls are done before others may have the thread."""
