@@ -392,8 +392,8 @@ class MemoryOnlyFragmentHost(FragmentHost):
             unread = max([unread, *(each.next_seq for _, each in asked if each.resumed)])
             if unread < begin:
                 why = "put out before the node died, and read by nobody"
-                about = {"stream": output.stream, "rows": begin - unread, "first": unread}
-                self._outbox.report("error", "rows lost", fragment=self.spec.name, why=why, **about)
+                about = {"fragment": self.spec.name, "stream": output.stream, "why": why}
+                self._outbox.report("error", "rows lost", rows=begin - unread, first=unread, **about)
             output.begin_at(begin, min(unread, begin))
         if base is not None:
             self.known_lost = base.lost + max(base.held, 0)
