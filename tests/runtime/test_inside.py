@@ -19,7 +19,7 @@ from medusa.runtime.keys.key_files import CurveKey, read_public, write_key
 from medusa.runtime.node.loop import NodeLoop
 
 SCHEMA = {"ts": "int64", "v": "int64"}
-DEADLINE_S = 60
+DEADLINE_S = 240
 
 
 @pytest.fixture

@@ -279,7 +279,9 @@ def read_rows(box: Table, label: str) -> pa.Table:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise QueryError(f"{label}: from_: not rows of this table: {error}", code="query.table") from None
     keys = table.select(list(box.keys))
-    if keys.group_by(list(box.keys)).aggregate([]).num_rows != keys.num_rows:
+    # In this thread: one of pyarrow's would let go of ``data`` a moment later. A program that ends by then is
+    # aborted ("terminate called without an active exception"), for the thread can't have the GIL any more.
+    if keys.group_by(list(box.keys), use_threads=False).aggregate([]).num_rows != keys.num_rows:
         raise QueryError(
             f"{label}: from_: several rows have the same {', '.join(box.keys)}",
             hint="one row for each key",
