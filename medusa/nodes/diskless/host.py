@@ -386,7 +386,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
             begin = base.output_at(sink) if base is not None else 0
             unread = base.unread_from(sink) if base is not None else 0
             if not repeats and (ahead := max(seqs, default=0)) > begin:
-                begin = ahead
+                begin = unread = ahead
                 self._tell_unknown(f"the readers of {output.stream} have more than anybody can say")
             # Who had read it meanwhile says so.
             unread = max([unread, *(each.next_seq for _, each in asked if each.resumed)])
