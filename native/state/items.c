@@ -174,6 +174,10 @@ static void fail(md_items *m) {
     leave(m);
 }
 
+void md_items_give_up(md_items *m) {
+    if (m->copy != NULL) fail(m);
+}
+
 static bool is_in(int64_t item, int64_t origin, int64_t words) { return item >= origin && item < origin + 64 * words; }
 
 void md_items_touched(md_items *m, int64_t item) {
@@ -218,6 +222,7 @@ md_rc md_items_keep_all(md_items *m) {
             return MD_NOMEM;
         }
     }
+    leave(m); /* nothing more is asked of the owner */
     return MD_OK;
 }
 
