@@ -83,7 +83,7 @@ BOXES: dict[str, Shape] = {
     "as-of join": lambda s: s.asof_join(s.select("k", w="v"), on="k", within="1 h"),
     "running that expires": lambda s: s.group_by("k").running(expire="1 h", **CALLS),
     "lag that expires": lambda s: s.group_by("k").running(expire="1 h", before=md.lag("v")),
-    "distinct": lambda s: s.distinct("k", within="1 us"),  # every row passes, so that its key changes
+    "distinct": lambda s: s.distinct("k", "v", within="1 h"),  # with new keys each time
     "table": lambda s: updated(s),
     "look-up": lambda s: updated(s, looked_up=True),
     "process": lambda s: s.process(Tally, {"n": "int64"}, by="k", state={"n": "int64", "v": "float64"}),
