@@ -288,11 +288,12 @@ class Story:
                 trains = trains or core.subscribe("q.out", from_=len(got))
                 train = trains.next("2s")
             except MedusaError as error:
-                if error.code == "E_SEQ":  # The node isn't back where it was.
+                # The node isn't back where it was, or, on a busy machine, we didn't read for a second.
+                if error.code in ("E_SEQ", "E_CUT_OFF"):
+                    if trains is not None:
+                        trains.close()
                     trains = None
                     threading.Event().wait(0.05)
-                elif error.code == "E_CUT_OFF":  # On a busy machine we didn't read for a second.
-                    trains = None
                 elif error.code != "link.timeout" or any("an operator" in text for text in self._logs()):
                     return f"the reader: {error}"
                 continue

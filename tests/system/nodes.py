@@ -14,8 +14,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from medusa.errors import LinkError, QueryError
+from medusa.query.boxes.base import PART_OF_SPLIT
 
 DEADLINE_S = 60.0
+START_S = 3 * DEADLINE_S
+"""Until a process says its first word: on a busy machine four that import it all at once took a minute."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 RUN = "import sys; from medusa.cli.main import main; sys.argv[0] = 'medusa'; main()"
@@ -156,7 +160,7 @@ class Nursery:
 
     def close(self) -> None:
         self._process.stdin.close()
-        self._process.wait(DEADLINE_S)
+        self._process.wait(START_S)
         self._process.stdout.close()
 
 
@@ -184,7 +188,7 @@ class ForkedNodes(Nodes):
         assert self._first_line(name).startswith(f"node {name} listening on"), self.log(name)
 
     def _first_line(self, name: str) -> str:
-        return until(lambda: self.processes[name].said(), what=f"{name} listens")
+        return until(lambda: self.processes[name].said(), what=f"{name} listens", deadline_s=START_S)
 
     def close(self) -> None:
         super().close()
@@ -194,7 +198,7 @@ class ForkedNodes(Nodes):
 
 def first_line(process: subprocess.Popen[str]) -> str:
     """The first line of standard output, or what is there when the process ends or time is over."""
-    timer = threading.Timer(DEADLINE_S, process.kill)
+    timer = threading.Timer(START_S, process.kill)
     timer.start()
     try:
         return process.stdout.readline().rstrip("\n")
@@ -258,6 +262,8 @@ def ordered(
         try:
             return order()
         except (LinkError, QueryError) as error:
-            if error.code not in again or time.monotonic() >= end:
+            # What was split comes to be known in pieces: one that has none of the parts yet can't be told.
+            known = error.code in again or PART_OF_SPLIT in error.message
+            if not known or time.monotonic() >= end:
                 raise
         time.sleep(0.2)

@@ -109,9 +109,9 @@ class StandbyNodes(ForkedNodes):
         replicas = self.replicas(fragment, by=by)
         return {replicas["owner"], *replicas["secondaries"]}
 
-    def epochs(self, *fragments: str) -> list[int]:
+    def epochs(self, *fragments: str, by: str = "e") -> list[int]:
         """Of each; one more with each owner."""
-        return [self.replicas(each)["epoch"] for each in fragments]
+        return [self.replicas(each, by=by)["epoch"] for each in fragments]
 
     def move(self, fragment: str, to: str, *, by: str) -> dict[str, Any]:
         """Order a move until it is done, which a busy machine may leave undone; what is told of it."""

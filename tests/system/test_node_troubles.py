@@ -24,11 +24,14 @@ class TroubledNodes(ForkedNodes):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, ["a", "b"], limits='checkpoint_every = "50ms"')
         self.ill = folder / "ill"
-        self.ends = ""
+        self.with_end = ""
 
     def _launch(self, name: str) -> None:
         config, log = self.config(name), self.folder / f"{name}.log"
-        order = {"program": "tests.system.ailing_node", "arguments": [str(config), str(self.ill), self.ends]}
+        order = {
+            "program": "tests.system.ailing_node",
+            "arguments": [str(config), str(self.ill), self.with_end],
+        }
         self.processes[name] = Forked(self.nursery, config, log, **order)
 
     def falls_ill(self, how: str) -> None:
@@ -66,7 +69,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TroubledNodes]:
 @pytest.fixture
 def nodes(made: TroubledNodes) -> TroubledNodes:
     made.ill.unlink(missing_ok=True)
-    made.ends = ""
+    made.with_end = ""
     made.empty()
     return made
 
@@ -202,7 +205,7 @@ def test_a_disk_that_is_full(nodes: TroubledNodes, tmp_path: Path) -> None:
 
 
 def test_told_to_end_it_ends_in_time_though_the_disk_hangs(nodes: TroubledNodes) -> None:
-    nodes.ends = "at once"
+    nodes.with_end = "at once"
     nodes.start("a")
     with md.connect(nodes.addresses["a"], timeout=TIMEOUT) as fed:
         fed.deploy(query())
