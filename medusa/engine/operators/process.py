@@ -46,6 +46,10 @@ _KEY_BYTES = 400
 INPUT_ROWS = 1 << 55
 """Of a part of a split: place of a row = number of its input x this + the number that its router gave it."""
 
+NO_TIME_US = TIME_MAX_US >> 1
+"""A promise from here on is no time of a row: so a fork goes on beside sources that have ended, where boxes
+above may lower it a little. Timers that set each other would run to there for ever: it ends them."""
+
 KEYS_AT_ONCE = 256
 """Keys whose calls are done before others may have the thread."""
 
@@ -118,7 +122,7 @@ class ProcessBox(Operator):
 
     def receive(self, input: int, element: Element) -> None:
         # Of each input, since in which order inputs end mustn't show.
-        if isinstance(element, Boundary) and element.time_us < END_US:
+        if isinstance(element, Boundary) and element.time_us < NO_TIME_US:
             self._is_at(element.time_us)
         super().receive(input, element)
 
@@ -143,7 +147,7 @@ class ProcessBox(Operator):
         return filter_rows(train, pa.array(~says))
 
     def on_boundary(self, time_us: int) -> None:
-        self._ended = time_us >= END_US
+        self._ended = time_us >= NO_TIME_US
         self.leave(self._run(time_us))
 
     def _run(self, time_us: int) -> Iterator[None]:
