@@ -62,7 +62,10 @@ QUICK = Sizes(counts=(2,), seconds=10.0, peak=900, nodes=3)
 
 
 def settings(sizes: Sizes) -> list[dict[str, Any]]:
-    return [{"by_hand": None}, *({"by_hand": each} for each in sizes.counts)]
+    return [
+        {"given": "by the policy", "by_hand": None},
+        *({"given": "by hand", "by_hand": each} for each in sizes.counts),
+    ]
 
 
 def run(setting: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
@@ -132,7 +135,7 @@ HEADS = (
 
 
 def _name(row: Row) -> str:
-    return "by the policy" if row["by_hand"] is None else f"by hand: {row['by_hand']}"
+    return row["given"] if row["by_hand"] is None else f"{row['given']}: {row['by_hand']}"
 
 
 def _in_time(row: Row) -> bool:

@@ -307,7 +307,7 @@ def _struck(trial: Trial, scheme: Scheme, work: Work, shape: workload.Shape, par
         "taken_s": loss.taken_s,
         "total_s": loss.total_s,
         "settled_s": settled_s,
-        "caught_up_s": (max(late) - loss.killed_ns) / 1e9 if late else 0.0,
+        "caught_up_s": max(loss.total_s, (max(late, default=0) - loss.killed_ns) / 1e9),
         "age_s": age_s,
     }
 
