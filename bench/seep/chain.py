@@ -301,13 +301,15 @@ def _struck(trial: Trial, scheme: Scheme, work: Work, shape: workload.Shape, par
     )
     trial.rest(AFTER_S)
     late = [at_ns for at_ns, late_s in delays_of(came[:]) if at_ns > loss.killed_ns and late_s > bound_s]
+    caught_up_s = max(loss.total_s, (max(late, default=0) - loss.killed_ns) / 1e9)
     return {
         "killed_rows": loss.published,
         "noticed_s": loss.noticed_s,
         "taken_s": loss.taken_s,
         "total_s": loss.total_s,
         "settled_s": settled_s,
-        "caught_up_s": max(loss.total_s, (max(late, default=0) - loss.killed_ns) / 1e9),
+        "caught_up_s": caught_up_s,
+        "whole_s": max(settled_s, caught_up_s),
         "age_s": age_s,
     }
 

@@ -7,11 +7,11 @@ checkpoints: what came since the newest one is read again by the holder in eithe
 
 - *total*: from the kill for good until a row came of one that was published after the kill: of the holder
   mostly, which has the fragment first.
-- *settled*: until all of the state is where it shall be. *caught up*: until the last row that came later than
-  twice the usual p99 and 50 ms.
+- *settled*: until all of the state is where it stays. *caught up*: until the last row that came later than
+  twice the usual p99 and 50 ms. *whole*: until both.
 
 Aims: with 10^5 keys and a checkpoint each second *total* is under 1 s; from 10^6 keys on two nodes have it
-sooner than one (*caught up*). Exact first: a run counts only if each row came once, with what its key had.
+sooner than one (*whole*). Exact first: a run counts only if each row came once, with what its key had.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from medusa.units import duration_us
 __all__ = ["FULL", "NAME", "QUICK", "TEXT", "Sizes", "measure", "plan", "plot", "run", "table"]
 
 NAME = "parallel"
-TEXT = "a lost state goes on at one node or at two: 10^5 and 10^6 keys, 100,000 rows/s"
+TEXT = "a lost state goes on at one node, or at two with half of its keys each"
 AIM_S, AIM_KEYS, AIM_INTERVAL = 1.0, 100_000, "1s"
 PARALLEL_KEYS = 1_000_000
 
@@ -103,8 +103,8 @@ def measure(sizes: Sizes, sheet: Sheet) -> dict[str, Any]:
 
 def told(made: Mapping[str, Any]) -> str:
     """A run, for who watches."""
-    first, last = made["total_s"] * 1e3, made["caught_up_s"] * 1e3
-    return f"{first:,.0f} ms to the first new row, caught up after {last:,.0f} ms"
+    first, last = made["total_s"] * 1e3, made["whole_s"] * 1e3
+    return f"{first:,.0f} ms to the first new row, {last:,.0f} ms until it was whole"
 
 
 def asked_of(sizes: Sizes) -> dict[str, Any]:
@@ -148,6 +148,7 @@ HEADS = (
     "total, ms",
     "settled, ms",
     "caught up, ms",
+    "whole, ms",
     "age of what was held, s",
     "held, MiB",
     "delay before p50, ms",
@@ -162,7 +163,7 @@ def table(found: dict[str, Any]) -> str:
             row["interval"],
             f"{row['nodes']}",
             f"{len(good(row))}",
-            *(milliseconds(row, f"{key}_s") for key in ("taken", "total", "settled", "caught_up")),
+            *(milliseconds(row, f"{key}_s") for key in ("taken", "total", "settled", "caught_up", "whole")),
             spread(values(row, "age_s"), digits=1),
             spread(values(row, "held_bytes"), 1 / (1 << 20), 1),
             milliseconds(row, "delay_p50_s"),
@@ -180,8 +181,8 @@ def _seconds(row: Row) -> float:
 def claims_of(found: Mapping[str, Any]) -> list[Claim]:
     """What the authors say, and what was to be reached."""
 
-    def caught_up(keys: int, interval: str, nodes: int) -> float | None:
-        return middle(pick(found, keys=keys, interval=interval, nodes=nodes), "caught_up_s")
+    def whole(keys: int, interval: str, nodes: int) -> float | None:
+        return middle(pick(found, keys=keys, interval=interval, nodes=nodes), "whole_s")
 
     made = []
     most = max((row["keys"] for row in pick(found)), default=0)
@@ -191,7 +192,7 @@ def claims_of(found: Mapping[str, Any]) -> list[Claim]:
     if intervals:
         gains = []
         for interval in intervals:
-            one, two = (caught_up(most, interval, nodes) for nodes in (1, 2))
+            one, two = (whole(most, interval, nodes) for nodes in (1, 2))
             if one is not None and two is not None:
                 gains.append((interval, one - two))
         shown = ", ".join(f"{gain * 1e3:+,.0f} ms at {interval}" for interval, gain in gains)
@@ -211,7 +212,7 @@ def claims_of(found: Mapping[str, Any]) -> list[Claim]:
             "" if first is None else f"{first * 1e3:,.0f} ms",
         )
     )
-    one, two = (caught_up(PARALLEL_KEYS, AIM_INTERVAL, nodes) for nodes in (1, 2))
+    one, two = (whole(PARALLEL_KEYS, AIM_INTERVAL, nodes) for nodes in (1, 2))
     known = one is not None and two is not None
     made.append(
         Claim(
@@ -234,7 +235,7 @@ SKETCHES = (
 
 
 def plot(found: dict[str, Any], path: Path) -> None:
-    """Caught up, and the first new row, over the interval: one node and two."""
+    """The first new row, and whole, over the interval: one node and two."""
 
     def panel(key: str, title: str) -> Any:
         def draw(axis: Any) -> None:
@@ -247,5 +248,5 @@ def plot(found: dict[str, Any], path: Path) -> None:
 
         return draw
 
-    panels = [panel("total_s", "kill to first new row, s"), panel("caught_up_s", "kill to caught up, s")]
+    panels = [panel("total_s", "kill to first new row, s"), panel("whole_s", "kill to whole, s")]
     drawn(path, panels, SKETCHES)
