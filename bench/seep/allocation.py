@@ -57,7 +57,7 @@ class Sizes:
     rounds: int = 1
 
 
-FULL = Sizes(counts=(3, 4, 5, 6, 2, 8), seconds=60.0, peak=2_400, rounds=3)
+FULL = Sizes(counts=(2, 3, 1, 4, 5, 6), seconds=60.0, peak=1_200, rounds=3)
 QUICK = Sizes(counts=(2,), seconds=10.0, peak=900, nodes=3)
 
 

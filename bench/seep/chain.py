@@ -286,6 +286,8 @@ def _struck(trial: Trial, scheme: Scheme, work: Work, shape: workload.Shape, par
     usual = [late_s for at_ns, late_s in delays_of(trial.arrivals["out"].came[-200:])]
     bound_s = 2 * float(np.quantile(usual, 0.99)) + LATE_S
     age_s = _until_old(trial, scheme, shape)
+    owner = trial.fragments()[FRAGMENT]["owner"]
+    assert owner == PRIMARY, f"{owner} has the fragment before {PRIMARY} is killed: the machine is too busy"
     loss = lose(trial, PRIMARY, FRAGMENT, also=[name for name in scheme.lost if name != PRIMARY])
     wanted = parts_at(parts)
 

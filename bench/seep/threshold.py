@@ -61,7 +61,7 @@ class Sizes:
     rounds: int = 1
 
 
-FULL = Sizes(percents=(50, 10, 90, 30, 70, 20, 40, 60, 80), looked=LOOKS, seconds=60.0, peak=2_400, rounds=3)
+FULL = Sizes(percents=(50, 10, 90, 30, 70, 20, 40, 60, 80), looked=LOOKS, seconds=60.0, peak=1_200, rounds=3)
 QUICK = Sizes(percents=(30, 80), looked=(), seconds=10.0, peak=900, nodes=3)
 
 
