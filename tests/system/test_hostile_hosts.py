@@ -85,7 +85,7 @@ class Alice(Partners):
             assert self.contract_status["owed_micro"] > 0, decided
             assert self.market["away"], "it is at bob's"
 
-        eventually(paid, every_s=0.2, deadline_s=2 * DEADLINE_S)
+        eventually(paid, every_s=0.2, deadline_s=4 * DEADLINE_S)
         return self
 
     def check_rows(self):
