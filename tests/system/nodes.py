@@ -207,7 +207,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 
 def run_to_end(
-    *arguments: str, env: dict[str, str] | None = None, timeout_s: float = DEADLINE_S
+    *arguments: str, env: dict[str, str] | None = None, timeout_s: float = START_S
 ) -> subprocess.CompletedProcess[str]:
     """``medusa ARGUMENTS``, to its end."""
     return subprocess.run(
