@@ -136,6 +136,11 @@ class NodeLoads:
         self._followed: dict[str, tuple[int, _Fragment]] = {}
         self.usage: Usage | None = None
         self._process = Smoothed(self._rules.half_life_us)
+        self._told_busy_us: dict[str, int] = {}
+        """Fragment -> what its boxes had taken when that was told last."""
+        self._boxes_us = 0
+        """What all boxes have taken here, also those of fragments that are gone: so what the process takes
+        beside them doesn't jump as one comes or goes."""
         self._overloads = {"cpu": Overload(self._rules)}
         self._overloads |= {f"link {peer}": Overload(self._rules) for peer in self._rules.bandwidth}
         self._look_at_us = self._say_at_us = -(1 << 62)
@@ -153,6 +158,7 @@ class NodeLoads:
 
     def told(self, now_us: int, fragment: str, figures: Figures) -> None:
         """The engine counts this at each box of a fragment now."""
+        self._count_boxes(fragment, figures)
         self._figures[fragment] = figures
         self._told_us[fragment] = now_us
         if fragment not in self._fragments:  # What it counts from now on is what it has done since.
@@ -160,18 +166,25 @@ class NodeLoads:
 
     def told_followed(self, now_us: int, fragment: str, figures: Figures) -> None:
         """The same of one that doesn't run here: this node stands by for it."""
+        self._count_boxes(fragment, figures)
         _, followed = self._followed.get(fragment, (0, None))
         if followed is None or followed.boxes != tuple(figures):
             followed = _Fragment(figures, self._rules.half_life_us)
         followed.note(now_us, figures)
         self._followed[fragment] = now_us, followed
 
+    def _count_boxes(self, fragment: str, figures: Figures) -> None:
+        busy_us = sum(each["busy_us"] for each in figures.values())
+        before_us = self._told_busy_us.get(fragment, busy_us)
+        self._boxes_us += busy_us - before_us if busy_us >= before_us else busy_us
+        self._told_busy_us[fragment] = busy_us
+
     def used(self, now_us: int, usage: Usage) -> None:
         """The process has used so much."""
         self._say_held(usage.held, None if self.usage is None else self.usage.held)
         self.usage = usage
         engine_us = 0 if usage.engine_us is None else usage.engine_us
-        self._process.note(now_us, (usage.cpu_us, engine_us))
+        self._process.note(now_us, (usage.cpu_us, engine_us, self._boxes_us))
 
     def _say_held(self, held: EngineHeld | None, before: EngineHeld | None) -> None:
         """Once for each time: all fragments here wait meanwhile."""
@@ -232,6 +245,9 @@ class NodeLoads:
         for name, (told_us, _) in list(self._followed.items()):
             if name in self._hosted or now_us - told_us > HEARD_US:
                 del self._followed[name]
+        for name in [name for name in self._told_busy_us if name not in self._figures]:
+            if name not in self._followed:
+                del self._told_busy_us[name]
         self.links.look(now_us, self._hosted.values())
         for peer in [peer for peer, (at_us, _) in self.peers.items() if now_us - at_us > HEARD_US]:
             del self.peers[peer]
@@ -258,10 +274,26 @@ class NodeLoads:
         loads = [load for each in self._fragments.values() if (load := each.load()) is not None]
         return sum(load.busy_share for load in loads) if loads else None
 
-    def followed_share(self, fragments: Collection[str]) -> float:
-        """Of all boxes of those of these fragments that this node follows, together."""
-        loads = (each.load() for name, (_, each) in self._followed.items() if name in fragments)
+    def followed_share(self, without: Collection[str] = ()) -> float:
+        """Of all boxes of the fragments that this node follows, but these, together."""
+        loads = (each.load() for name, (_, each) in self._followed.items() if name not in without)
         return sum(load.busy_share for load in loads if load is not None)
+
+    @property
+    def on_processor(self) -> float:
+        """Of the time that boxes take, the share in which the engine's thread has a processor; else it waits
+        for one, since other threads and processes have them. 1 where that can't be told."""
+        rates, usage = self._process.rates, self.usage
+        if rates is None or usage is None or usage.engine_us is None:
+            return 1.0
+        share = ratio(rates[1], rates[2])
+        return 1.0 if share is None else min(share, 1.0)
+
+    @property
+    def beside_cores(self) -> float | None:
+        """CPU time per second that the process takes beside all boxes; None: unknown."""
+        rates = self._process.rates
+        return None if rates is None else max(rates[0] - rates[2] * self.on_processor, 0.0) / 1e6
 
     @property
     def engine_share(self) -> float | None:

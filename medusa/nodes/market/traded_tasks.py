@@ -16,7 +16,7 @@ from medusa.market.ledger.effects import StopWork
 from medusa.market.negotiation.effects import HandBack, HandOver, TradeEffect, TradeEffects
 from medusa.market.negotiation.kept import KeptDeal, KeptTrades, Part
 from medusa.market.negotiation.messages import LoadMessage
-from medusa.market.negotiation.settings import TradeSettings
+from medusa.market.negotiation.settings import PPM, TradeSettings
 from medusa.market.negotiation.trader import Trader
 from medusa.market.work import TradedTask
 from medusa.nodes.config.settings_market import MarketRules, cost_function
@@ -93,7 +93,9 @@ class TradedTasks:
             own,
             cost_function(rules, self._overhead_us),
             policy=self.policy,
-            settings=TradeSettings(capacity=rules.capacity, hold_us=rules.hold_us),
+            settings=TradeSettings(
+                capacity=rules.capacity, hold_us=rules.hold_us, tolerance_ppm=round(rules.tolerance * PPM)
+            ),
             effects=self._effects,
             pick=Dice(seed).pick,
         )
@@ -364,7 +366,7 @@ class TradedTasks:
         away = self._moves.away()
         own = [name for name in self._fragments() if name not in away]
         tasks = self._measured.look(own, self._moves.guests())
-        idle = self._measured.idle(tasks, self._moves.permitted_in())
+        idle = self._measured.idle(self._moves.permitted_in())
         self.used_cores = idle.cpu_cores + sum(each.use.cpu_cores for each in tasks)
         rates = self._away_rates.look(time_us, {name: each.row for name, each in away.items()})
         told = {task_of(self._own, name): rate for name, rate in rates.items()}

@@ -22,6 +22,10 @@ class BusyEngine(EngineHost):
         super().__init__(*arguments, **more)
         self._row_us = row_us
 
+    def engine_us(self) -> int | None:
+        """None: what the boxes say to take, the thread hasn't."""
+        return None
+
     def finished(self) -> list[Done]:
         return [self._timed(done) if isinstance(done, Stats) else done for done in super().finished()]
 

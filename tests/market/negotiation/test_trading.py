@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from medusa.market.cost import PiecewiseCost
 from medusa.market.negotiation.messages import LoadAgreed, LoadEnded, LoadRequest, PriceSaid
 from medusa.market.negotiation.policies import OwnersPolicy
 from medusa.market.work import ResourceUse
@@ -296,6 +297,21 @@ def test_a_task_that_takes_more_than_was_said_goes_back_and_its_consumer_rests()
     refused = [each[3].code for each in net.messages(LoadEnded) if each[1] == "b" and not each[3].tasks]
     assert "E_UNDERSTATED" in refused
     assert net.books_agree() == []
+
+
+def test_a_guest_that_is_measured_low_at_first_leaves_no_room_for_another():
+    """Just after it came little may have flown: room that was promised to it isn't sold twice. Later what is
+    measured counts."""
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a", 0.2) for n in range(4)])
+    # Up to a quarter of a core costs it nothing, so that one of these fits and two don't.
+    net.join("b", PiecewiseCost(cpu=[(0, 0), (0.25, 0), (10, 10**9)]), settle_us=20 * S)
+    net.slowness = {f"a{n}": 0.1 for n in range(4)}
+    net.sign(contract("a", "b", 1_000_000))
+    net.run(15 * S)
+    assert len(at(net, "b")) == 1
+    net.run(60 * S)
+    assert len(at(net, "b")) > 1
 
 
 def test_within_the_tolerance_it_stays():
