@@ -486,9 +486,12 @@ class LoadConsumer:
 
     def _refused(self, now_us: int, purchase: Purchase, code: str) -> None:
         """Raise the price, or let the contract rest."""
-        dear = code == TradeReason.TOO_DEAR.value
-        if not dear or not self._prices.refused(now_us, purchase.signed, purchase.price_micro):
-            self._rests.failed(now_us, purchase.signed.key)
+        signed, dear = purchase.signed, code == TradeReason.TOO_DEAR.value
+        if not dear or not self._prices.refused(now_us, signed, purchase.price_micro):
+            self._rests.failed(now_us, signed.key)
+            if dear or code == TradeReason.FULL.value:
+                least = min(signed.units_per_s(task) for task in purchase.tasks.values())
+                self._prices.has_no_room(signed, round(least * 1_000))
 
     # --- what the driver says -------------------------------------------------------------------
 

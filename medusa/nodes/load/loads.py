@@ -41,6 +41,9 @@ counts once peers have heard that it is there. Too large: what is held at home i
 HEARD_US = 10_000_000
 """What a peer said counts so long; it says it every second while it is there."""
 
+LEAST_ON_PROCESSOR = 0.02
+"""Who has less of a processor has too much to do, however little that is."""
+
 CAUSES_MAX = 5
 SHARE_OF_CAUSES = 0.8
 """Boxes are named as causes until they make up so much of what all of them take."""
@@ -287,7 +290,7 @@ class NodeLoads:
         if rates is None or usage is None or usage.engine_us is None:
             return 1.0
         share = ratio(rates[1], rates[2])
-        return 1.0 if share is None else min(share, 1.0)
+        return 1.0 if share is None else min(max(share, LEAST_ON_PROCESSOR), 1.0)
 
     @property
     def beside_cores(self) -> float | None:

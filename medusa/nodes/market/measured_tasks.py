@@ -114,12 +114,13 @@ class MeasuredTasks:
         beside = self._loads.beside_cores
         if beside is None or not self._in_process:
             return ResourceUse()
-        beside += self._loads.followed_share(coming) * self._loads.on_processor
+        beside += self._loads.followed_share(coming) * self.on_processor
         return ResourceUse(cpu_cores=round(beside / IDLE_STEP) * IDLE_STEP)
 
     @property
-    def _on_processor(self) -> float:
-        """What runs elsewhere says itself what it takes."""
+    def on_processor(self) -> float:
+        """Of the time that tasks take, the share in which they have a processor. 1: what runs elsewhere says
+        itself what it takes."""
         return self._loads.on_processor if self._in_process else 1.0
 
     def _task(self, fragment: str, owner: str) -> TradedTask:
@@ -129,7 +130,7 @@ class MeasuredTasks:
         # Of one to which nothing comes just now it is known what a row took.
         cpu_ns = 0 if before is None else before.cpu_ns_per_row
         if load is not None and rows_milli:
-            cpu_ns = round(load.busy_share * self._on_processor * 1e12 / rows_milli)
+            cpu_ns = round(load.busy_share * self.on_processor * 1e12 / rows_milli)
         if before is not None:
             rows_milli = _steady(before.rows_per_s_milli, rows_milli)
             cpu_ns = _steady(before.cpu_ns_per_row, cpu_ns)

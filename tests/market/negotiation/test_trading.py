@@ -363,6 +363,26 @@ def test_a_partner_that_does_not_answer_is_asked_ever_more_rarely():
     assert at(net, "b") == ["a0", "a1"]
 
 
+def test_who_was_refused_asks_again_once_there_is_room_for_what_was_refused():
+    """Room grows little by little: the first of it is too small for the task, and the rest after a refusal
+    has become a long one by then."""
+    net = Network()
+    net.join(
+        "a", PiecewiseCost(cpu=[(0, 0), (0.4, 0), (10, 10**8)]), [task(f"a{n}", "a", 0.2) for n in range(3)]
+    )
+    net.join("b", PiecewiseCost(cpu=[(0, 0), (1.0, 0), (10, 10**8)]), [task("b0", "b", 1.2)])
+    net.sign(contract("a", "b", 1_000_000))
+    net.run(30 * S)
+    assert net.moves == []
+    for step in range(100):
+        net.tasks["b0"] = task("b0", "b", 1.1 - step / 400)
+        net.run(net.now_us + S)
+    assert net.moves == []
+    net.tasks["b0"] = task("b0", "b", 0.75)
+    net.run(net.now_us + 15 * S)  # A heartbeat and a half.
+    assert [each[1:4] for each in net.moves] == [("a0", "a", "b")]
+
+
 def test_one_that_is_known_to_be_away_is_not_asked():
     net = Network()
     net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
