@@ -49,7 +49,8 @@ def test_what_is_said_counts_and_the_rest_is_as_documented():
         tolerance=0.2,
         shadow=False,
     )
-    more = WHOLE.replace('"0.02"}', '"0.02", load = 0.5}\nshadow = true\nkeep = "1min"\nhold = "5s"\ntolerance = 0.5')
+    fields = 'shadow = true\nkeep = "1min"\nhold = "5s"\ntolerance = 0.5'
+    more = WHOLE.replace('"0.02"}', f'"0.02", load = 0.5}}\n{fields}')
     more += '[market.policy]\nprefer = ["bob"]\navoid = ["eve"]\nshed_first = ["a/*"]\nnever_move = ["b/*"]\n'
     market = parse(more).market
     assert market is not None

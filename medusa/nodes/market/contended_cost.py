@@ -1,4 +1,4 @@
-"""What load costs an owner whose processors others use as well: each core-second takes the engine longer."""
+"""What load costs an owner whose processors others use as well: less of it is too much."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ __all__ = ["ContendedCost"]
 
 
 class ContendedCost:
-    """An owner's cost of how long its engine is occupied, for load that is told in CPU time.
+    """An owner's cost, by how long its engine is occupied, of load that is told in CPU time.
 
-        cost(use) = private cost of  beside + (use - beside) / on_processor
+        occupied = beside + (use - beside) / on_processor
+        cost(use) = private cost of occupied * on_processor
 
-    Where other threads and processes have the processors, work of a core-second occupies the engine for longer,
-    and costs as much more: who is short of processors sheds, and takes nothing, while all agree on what a row
-    takes of them. It is convex where the private cost is.
+    Where other threads and processes have the processors, work of a core-second occupies the engine for
+    longer. So a core-second more costs what the private cost says of one where so much is in use: who is
+    short of processors sheds, and takes nothing, while all agree on what a row takes of them. It is convex
+    where the private cost is.
 
     Args:
         private: the owner's.
@@ -42,4 +44,4 @@ class ContendedCost:
         return ResourceUse(cpu_cores=beside + (use.cpu_cores - beside) / share, bytes_per_s=use.bytes_per_s)
 
     def cost(self, use: ResourceUse) -> float:
-        return self._private.cost(self.occupied(use))
+        return self._private.cost(self.occupied(use)) * min(self._on_processor(), 1.0)

@@ -49,7 +49,9 @@ class KnownLoads(Protocol):
     @property
     def beside_cores(self) -> float | None: ...
 
-    def followed_share(self, without: Collection[str] = ()) -> float: ...
+    def followed_cores(self, without: Collection[str] = ()) -> float: ...
+
+    def cpu_cores(self, fragment: str) -> float | None: ...
 
     def fragment(self, name: str) -> SmoothedLoad | None: ...
 
@@ -114,13 +116,13 @@ class MeasuredTasks:
         beside = self._loads.beside_cores
         if beside is None or not self._in_process:
             return ResourceUse()
-        beside += self._loads.followed_share(coming) * self.on_processor
+        beside += self._loads.followed_cores(coming)
         return ResourceUse(cpu_cores=round(beside / IDLE_STEP) * IDLE_STEP)
 
     @property
     def on_processor(self) -> float:
-        """Of the time that tasks take, the share in which they have a processor. 1: what runs elsewhere says
-        itself what it takes."""
+        """Of the time that tasks take, the share in which they have a processor; 1 for those that run
+        elsewhere."""
         return self._loads.on_processor if self._in_process else 1.0
 
     def _task(self, fragment: str, owner: str) -> TradedTask:
@@ -130,7 +132,7 @@ class MeasuredTasks:
         # Of one to which nothing comes just now it is known what a row took.
         cpu_ns = 0 if before is None else before.cpu_ns_per_row
         if load is not None and rows_milli:
-            cpu_ns = round(load.busy_share * self.on_processor * 1e12 / rows_milli)
+            cpu_ns = round((self._loads.cpu_cores(fragment) or 0.0) * 1e12 / rows_milli)
         if before is not None:
             rows_milli = _steady(before.rows_per_s_milli, rows_milli)
             cpu_ns = _steady(before.cpu_ns_per_row, cpu_ns)

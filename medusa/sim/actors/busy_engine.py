@@ -12,7 +12,7 @@ __all__ = ["BusyEngine"]
 
 
 class BusyEngine(EngineHost):
-    """Counts for each row that comes into a fragment so much time.
+    """Counts for each row that comes into a fragment so much time, which is its CPU time as well.
 
     Args:
         row_us: that each takes.
@@ -22,10 +22,6 @@ class BusyEngine(EngineHost):
         super().__init__(*arguments, **more)
         self._row_us = row_us
 
-    def engine_us(self) -> int | None:
-        """None: what the boxes say to take, the thread hasn't."""
-        return None
-
     def finished(self) -> list[Done]:
         return [self._timed(done) if isinstance(done, Stats) else done for done in super().finished()]
 
@@ -34,4 +30,4 @@ class BusyEngine(EngineHost):
             name: {**figures, "busy_us": figures["rows_in"] * self._row_us * (figures["kind"] == "source")}
             for name, figures in done.counts["boxes"].items()
         }
-        return replace(done, counts={**done.counts, "boxes": boxes})
+        return replace(done, counts={**done.counts, "boxes": boxes, "cpu_us": None})

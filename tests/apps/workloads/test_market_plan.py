@@ -14,7 +14,7 @@ import pytest
 from medusa.apps.workloads.market import market_demo
 from medusa.apps.workloads.market.market_outcome import MOVES_MAX, SLACK
 from medusa.apps.workloads.market.market_owners import DEALS, LATE, TRADERS
-from medusa.apps.workloads.market.market_run import PACE_MAX, PACED_S, MarketNow, PlannedPhase
+from medusa.apps.workloads.market.market_run import PACE_MAX, PACE_MIN, PACED_S, MarketNow, PlannedPhase
 from medusa.market.cost import PiecewiseCost
 from medusa.market.money import micro_of
 from medusa.market.negotiation.policies import OwnersPolicy
@@ -22,7 +22,7 @@ from medusa.market.negotiation.settings import PPM
 from medusa.market.work import ResourceUse, TradedTask
 from tests.market.negotiation.network import Network, S, contract
 
-BESIDE = 0.07
+BESIDE = 0.04
 """Cores that a process takes beside its tasks."""
 
 ROWS_PER_S = 26
@@ -76,7 +76,7 @@ class PlannedDay:
     def _task(self, name: str) -> TradedTask:
         owner = self._names[name]
         pace = self.paces[owner]
-        took = (0.005 + 0.007 * pace) / self._speed
+        took = (0.028 + 0.0025 * pace) / self._speed
         rows_milli = round(ROWS_PER_S * pace * 1_000)
         return TradedTask(
             name=name,
@@ -109,7 +109,7 @@ class PlannedDay:
             if self.net.now_us >= paced_us:
                 paced_us += round(PACED_S * S)
                 paced = phase.paced(now).items()
-                self.goes_at({name: min(self.paces[name] * factor, PACE_MAX) for name, factor in paced})
+                self.goes_at({name: _bounded(self.paces[name] * factor) for name, factor in paced})
             self.net.run(self.net.now_us + S // 10)
         self.ends[phase.name] = self.net.now_us, self.used()
 
@@ -157,6 +157,10 @@ def test_load_goes_to_bob_and_carol_stands_still_and_flows_on_to_the_fourth(seed
     count = {task: sum(each[1] == task for each in day.net.moves + _home(day)) for task in day.net.runs_at}
     assert max(count.values()) <= MOVES_MAX
     assert all(one <= other for one, other in pairwise(at.values()))
+
+
+def _bounded(pace: float) -> float:
+    return max(min(pace, PACE_MAX), PACE_MIN)
 
 
 def _home(day: PlannedDay) -> list[tuple[int, str, str, str, str]]:

@@ -205,8 +205,12 @@ class Loads:
         self.on_processor = 1.0
         self.beside_cores: float | None = None
 
-    def followed_share(self, without: Collection[str] = ()) -> float:
+    def followed_cores(self, without: Collection[str] = ()) -> float:
         return 0.0
+
+    def cpu_cores(self, fragment: str) -> float | None:
+        load = self.fragment(fragment)
+        return None if load is None else load.busy_share
 
     def fragment(self, name: str) -> SmoothedLoad | None:
         found = self._world.hosted(self._node).get(name)

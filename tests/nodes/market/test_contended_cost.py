@@ -31,7 +31,14 @@ def test_with_a_quarter_of_a_processor_work_occupies_four_times_as_long_and_what
     assert cost.occupied(ResourceUse(cpu_cores=0.2, bytes_per_s=7)) == ResourceUse(
         cpu_cores=0.5, bytes_per_s=7
     )
-    assert cost.cost(ResourceUse(cpu_cores=0.2)) == pytest.approx(3_000 + 0.2 * 60_000)
+
+    def more(at: float) -> float:
+        """What a core-second more costs."""
+        return (cost.cost(ResourceUse(cpu_cores=at + 0.001)) - cost.cost(ResourceUse(cpu_cores=at))) / 0.001
+
+    # Of 0.3 cores, of which 0.1 are beside, 0.05 are had of a processor; what is beyond is too much.
+    assert more(0.11) == more(0.14) == pytest.approx(10_000)
+    assert more(0.16) == more(0.3) == pytest.approx(60_000)
     assert cost.occupied(ResourceUse(cpu_cores=0.06)).cpu_cores == pytest.approx(0.06)
 
 

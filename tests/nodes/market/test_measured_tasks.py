@@ -29,7 +29,10 @@ class Loads:
     def fragment(self, name: str) -> SmoothedLoad | None:
         return SmoothedLoad(rows_in_per_s=100.0, busy_share=0.3) if name == "q/own" else None
 
-    def followed_share(self, without: Collection[str] = ()) -> float:
+    def cpu_cores(self, fragment: str) -> float | None:
+        return 0.3 * self.on_processor if fragment == "q/own" else None
+
+    def followed_cores(self, without: Collection[str] = ()) -> float:
         followed = {"q/spare": 0.2, "p/guest": 0.1}
         return sum(share for name, share in followed.items() if name not in without)
 
@@ -46,14 +49,12 @@ def test_time_in_which_others_have_the_processor_is_not_paid_for() -> None:
     measured = MeasuredTasks("alice", Loads(on_processor=0.25))
     [task] = measured.look(["q/own"], {})
     assert task.use.cpu_cores == pytest.approx(0.3 / 4)
-    assert measured.idle(()).cpu_cores == pytest.approx(0.3 + 0.3 / 4, abs=0.01)
+    assert measured.on_processor == 0.25
 
 
-def test_what_runs_elsewhere_says_itself_what_it_takes() -> None:
+def test_what_runs_elsewhere_is_no_load_of_the_process() -> None:
     measured = MeasuredTasks("alice", Loads(on_processor=0.25), in_process=False)
-    [task] = measured.look(["q/own"], {})
-    assert task.use.cpu_cores == pytest.approx(0.3)
-    assert measured.idle(()).cpu_cores == 0
+    assert (measured.on_processor, measured.idle(()).cpu_cores) == (1, 0)
 
 
 class Process:
@@ -82,14 +83,15 @@ class Process:
             for name in fragments:
                 figures = {"kind": "source", "rows_in": round(self._boxes[name]), "rows_out": 0}
                 busy_us = round(self._boxes[name] / self._on_processor)
-                self.loads.told(self._now_us, name, {"a": {**figures, "busy_us": busy_us}})
+                boxes = {"a": {**figures, "busy_us": busy_us}}
+                self.loads.told(self._now_us, name, boxes, round(self._boxes[name]))
                 self._boxes[name] += 0.05 * SECOND_US
             cpu_us, engine_us = (round(each) for each in self._took.values())
             self.loads.used(self._now_us, Usage(cpu_us, engine_us, 0, 2))
             self.loads.tick(self._now_us, ())
-            boxes = 0.05 * len(fragments) * SECOND_US
-            self._took["cpu"] += boxes + beside / 2 * SECOND_US
-            self._took["engine"] += boxes
+            took = 0.05 * len(fragments) * SECOND_US
+            self._took["cpu"] += took + beside / 2 * SECOND_US
+            self._took["engine"] += took
             self._now_us += SECOND_US // 2
 
     def load(self) -> tuple[float, float]:
@@ -112,6 +114,7 @@ def test_a_node_is_rid_of_what_went_at_once(on_processor: float) -> None:
     names = [f"q/{number}" for number in range(4)]
     process.runs(30, *names)
     assert process.load() == (pytest.approx(0.4, rel=0.03), pytest.approx(0.2, abs=0.02))
+    assert process.loads.on_processor == pytest.approx(on_processor)
     process.runs(1, *names[:1])
     assert process.load() == (pytest.approx(0.1, rel=0.1), pytest.approx(0.2, abs=0.03))
 

@@ -89,10 +89,10 @@ class Deal:
 PRICE = 0.02
 LATE = "dave"
 TRADERS = {
-    "alice": TradingOwner(node="a", tasks=4, threshold=0.3, prefer=("bob",)),
+    "alice": TradingOwner(node="a", tasks=4, threshold=0.25, prefer=("bob",)),
     "bob": TradingOwner(node="b", tasks=2, threshold=0.2),
-    "carol": TradingOwner(node="c", tasks=3, threshold=0.35),
-    LATE: TradingOwner(node="d", tasks=0, threshold=0.8, below=0.01, late=True),
+    "carol": TradingOwner(node="c", tasks=3, threshold=0.28),
+    LATE: TradingOwner(node="d", tasks=0, threshold=0.6, below=0.01, late=True),
 }
 """Thresholds are small, so that a laptop overloads all of them."""
 

@@ -26,7 +26,7 @@ __all__ = ["PARTS", "TALKERS", "RepeatedTrace", "TaskQuery"]
 PARTS = 6
 """A task has one row of the trace in so many."""
 
-WINDOW_US, ADVANCE_US = 20_000_000, 5_000
+WINDOW_US, ADVANCE_US = 20_000_000, 20_000
 COLUMNS = {"ts_us": "int64", "n": "int64", "src": "utf8", "dport": "int32", "bytes": "int64"}
 
 
@@ -85,7 +85,7 @@ def _talkers(part: Stream, number: int) -> Stream:
         middle=median("bytes"),
         name=f"talkers-{number}",
     )
-    return counted.filter("flows > 60", name=f"busy-{number}")
+    return counted.filter("flows > 40", name=f"busy-{number}")
 
 
 def _closed_us(batch: pa.RecordBatch) -> int:

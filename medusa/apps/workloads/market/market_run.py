@@ -56,7 +56,7 @@ PACED_S = 2.0
 """So often the pace of the trace is changed where that is to reach a load: loads are told as means of some
 seconds, and a move takes one."""
 
-PACE_MAX = 60.0
+PACE_MIN, PACE_MAX = 0.5, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class DemoMarketRun:
                 paced_s += PACED_S
                 for name, factor in phase.paced(now).items():
                     owner = self._owners[name]
-                    owner.goes_at(min(owner.pace * factor, PACE_MAX))
+                    owner.goes_at(max(min(owner.pace * factor, PACE_MAX), PACE_MIN))
             self.crew.sleep_until(min(now_s + LOOK_EVERY_S, until_s), LOOK_EVERY_S)
             now_s = time.perf_counter()
         if phase.more_s:
