@@ -132,7 +132,9 @@ class MeasuredTasks:
         # Of one to which nothing comes just now it is known what a row took.
         cpu_ns = 0 if before is None else before.cpu_ns_per_row
         if load is not None and rows_milli:
-            cpu_ns = round((self._loads.cpu_cores(fragment) or 0.0) * 1e12 / rows_milli)
+            # What runs elsewhere says itself for how long it was at work.
+            cores = self._loads.cpu_cores(fragment) if self._in_process else load.busy_share
+            cpu_ns = round((cores or 0.0) * 1e12 / rows_milli)
         if before is not None:
             rows_milli = _steady(before.rows_per_s_milli, rows_milli)
             cpu_ns = _steady(before.cpu_ns_per_row, cpu_ns)

@@ -54,6 +54,8 @@ def test_time_in_which_others_have_the_processor_is_not_paid_for() -> None:
 
 def test_what_runs_elsewhere_is_no_load_of_the_process() -> None:
     measured = MeasuredTasks("alice", Loads(on_processor=0.25), in_process=False)
+    [task] = measured.look(["q/own"], {})
+    assert task.use.cpu_cores == pytest.approx(0.3), "as long as it was at work"
     assert (measured.on_processor, measured.idle(()).cpu_cores) == (1, 0)
 
 

@@ -60,7 +60,7 @@ def _to_fill_all(now: MarketNow) -> dict[str, float]:
     """By what the pace changes of those who haven't as much of their own as they are to have: alice's last,
     since she would shed what she gets to the others."""
     hosts = {at for _, at in now.away()}
-    found = {}
+    found: dict[str, float] = {}
     for name in ("bob", "carol", "alice"):
         share = now.used.get(name, 0.0) / now.thresholds[name]
         if name in hosts and share <= TOO_FULL:
