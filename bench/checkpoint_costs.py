@@ -16,7 +16,9 @@ to begin a whole one and a delta, and of the longest piece of either: medians, a
 of keys at random every 2 ms for so many seconds, and the same pushes of a run without checkpoints.
 
 ``--begins``: for how long the rows of a program rest, at so many deltas and a quarter as many whole ones: CPU
-of the engine's thread to begin each, just after a push, and of every piece. p50, p99 and worst.
+of the engine's thread to begin each, just after a push, and of every piece. p50, p99 and worst. A full
+collection of Python's comes whenever it comes, and takes longer than these: those in which one came are told
+apart, how many and the longest.
 
 ``--disk``: MB/s at which so many whole checkpoints come to the disk, by the clock, beside a plain write of as
 many bytes into one new file, synced: in turn, so that a disk that is slower now is so for both. *written* is
@@ -29,11 +31,13 @@ What it does not show: a disk that is slower than its cache; memory.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -73,7 +77,38 @@ BOXES: dict[str, Shape] = {
     "windows of rows": lambda s: s.group_by("k").window_rows(1000).aggregate(**CALLS),
     "windows of 2 rows": lambda s: s.group_by("k").window_rows(2).aggregate(**CALLS),  # they close
     "join": lambda s: s.join(s.select("k", w="v"), on="k", within="1 h"),
+    "join with a band": lambda s: s.join(
+        s.select("k", w="v"), on="k", within="1 h", where="right.w < left.v + 1"
+    ),
+    "as-of join": lambda s: s.asof_join(s.select("k", w="v"), on="k", within="1 h"),
+    "running that expires": lambda s: s.group_by("k").running(expire="1 h", **CALLS),
+    "lag that expires": lambda s: s.group_by("k").running(expire="1 h", before=md.lag("v")),
+    "distinct": lambda s: s.distinct("k", "v", within="1 h"),  # with new keys each time
+    "table": lambda s: updated(s),
+    "look-up": lambda s: updated(s, looked_up=True),
+    "process": lambda s: s.process(Tally, {"n": "int64"}, by="k", state={"n": "int64", "v": "float64"}),
 }
+
+
+@md.register("bench.checkpoint_costs.Tally")
+class Tally:
+    """How many rows each key had, and its last value."""
+
+    def rows(self, key: Any, batch: pa.RecordBatch, state: Any, now: int) -> None:
+        state.n = (state.n or 0) + batch.num_rows
+        state.v = batch.column("v")[-1].as_py()
+
+    def boundary(self, key: Any, time: int, state: Any) -> None:
+        """Nothing wakes it."""
+
+
+def updated(s: Any, *, looked_up: bool = False) -> Any:
+    """What a table holds after each row, or what a row sees of it: a copy of its own."""
+    table = s.query.table("t", key="k", schema={"k": "int64", "n": "int64", "total": "float64"})
+    made = s.update(
+        table, set={"n": "table.n + 1", "total": "table.total + v"}, insert={"n": "1", "total": "v"}
+    )
+    return s.lookup(table) if looked_up else made
 
 
 def query(shape: Shape) -> md.Query:
@@ -201,12 +236,35 @@ def paces(shape: Shape, keys: int, seconds: float, every: str | None) -> list[fl
 
 
 Begins = dict[str, list[float]]
-"""ms of CPU by what is begun or copied."""
+"""ms of CPU by what is begun or copied; ``collected``: any of these, in a full collection of Python's."""
+
+
+class _Spans:
+    """ms of CPU of what is done in between; those with a full collection apart."""
+
+    def __init__(self) -> None:
+        self.found = Begins(delta=[], whole=[], piece=[], collected=[])
+        self._full = 0
+        gc.callbacks.append(self._collects)
+
+    def _collects(self, phase: str, info: dict[str, int]) -> None:
+        self._full += phase == "start" and info["generation"] == 2
+
+    @contextmanager
+    def of(self, kind: str) -> Iterator[None]:
+        before, began = self._full, time.thread_time()
+        yield
+        took = (time.thread_time() - began) * 1e3
+        self.found[kind if self._full == before else "collected"].append(took)
+
+    def end(self) -> Begins:
+        gc.callbacks.remove(self._collects)
+        return self.found
 
 
 def begins(shape: Shape, keys: int, deltas: int) -> Begins:
     """Of a program: beginnings of deltas and of whole ones, and all pieces of either."""
-    draw, found = np.random.default_rng(3), Begins(delta=[], whole=[], piece=[])
+    draw, spans = np.random.default_rng(3), _Spans()
     options = {"checkpoint_every": None, "memory": "4 GiB"}
     with (
         tempfile.TemporaryDirectory(prefix="medusa-bench-") as name,
@@ -221,27 +279,31 @@ def begins(shape: Shape, keys: int, deltas: int) -> Begins:
             chain, kind = store._chain, "whole" if turn % 5 == 4 else "delta"
             if kind == "whole":
                 store._chain = type(chain)()
-            began = time.thread_time()
-            copying = checkpoints._begin(store, patient=True).copying
-            found[kind].append((time.thread_time() - began) * 1e3)
+            with spans.of(kind):
+                copying = checkpoints._begin(store, patient=True).copying
             while not copying.done:
-                began = time.thread_time()
-                copying.step()
-                found["piece"].append((time.thread_time() - began) * 1e3)
+                with spans.of("piece"):
+                    copying.step()
             copying.drop()
             store._chain = chain
             if kind == "whole":
                 run.checkpoint()
-    return found
+    return spans.end()
 
 
 def print_begins(names: list[str], keys: int, deltas: int) -> None:
     print(
-        "| state | a delta begins: p50, p99, worst ms | a whole one | a piece of either |\n|---|---|---|---|"
+        "| state | a delta begins: p50, p99, worst ms | a whole one | a piece of either"
+        " | in full collections: n, worst |\n|---|---|---|---|---|"
     )
     for name in names:
         found = begins(BOXES[name], keys, deltas)
-        cells = [", ".join(f"{x:.2f}" for x in (*np.percentile(v, (50, 99)), max(v))) for v in found.values()]
+        collected = found.pop("collected")
+        cells = [
+            ", ".join(f"{x:.2f}" for x in (*np.percentile(v, (50, 99)), max(v))) if v else ""
+            for v in found.values()
+        ]
+        cells.append(f"{len(collected)}, {max(collected, default=0):.1f}")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 

@@ -37,6 +37,7 @@ cdef extern from "join/join.h" nogil:
     md_rc md_join_judge(md_join *j, const ArrowSchema *schema, const ArrowArray *mask, md_error *err)
     md_rc md_join_results(md_join *j, ArrowSchema *schema, ArrowArray *array, md_error *err)
     md_rc md_join_rows(const md_join *j, int side, ArrowSchema *schema, ArrowArray *array, md_error *err)
+    md_rc md_join_track(md_join *j, int side)
     md_rc md_join_items(md_join *j, int side, md_items **out, md_error *err)
     md_rc md_join_renumber(md_join *j, int side, const int64_t *numbers, int64_t n, md_error *err)
     int64_t md_join_span(const md_join *j, int side)
@@ -170,6 +171,10 @@ cdef class Join:
         refuse_busy(self._busy)
         check(md_join_rows(self._j, _side(side), &schema, &array, &err), &err)
         return own(&schema, &array)
+
+    def track(self, int side):
+        refuse_busy(self._busy)
+        check(md_join_track(self._j, _side(side)), NULL)
 
     def copy(self, int side, int64_t number=0, int64_t base=0):
         cdef md_items *items

@@ -13,6 +13,10 @@ cdef extern from "window/window_running.h" nogil:
     void md_expiry_read(const md_expiry *e, int64_t *latest, int64_t *slots)
     md_rc md_expiry_load(md_expiry *e, const int64_t *latest, const int64_t *slots, int64_t n, int64_t next_slot)
     int64_t md_expiry_next_slot(const md_expiry *e)
+    md_items *md_expiry_items(md_expiry *e)
+    const int64_t *md_expiry_left(const md_expiry *e, int64_t *n)
+    void md_expiry_forget_left(md_expiry *e)
+    size_t md_expiry_nbytes(const md_expiry *e)
 
 
 cdef class RunningStore(Store):
@@ -108,6 +112,33 @@ cdef class Expiry:
         if time_column.length != slot_column.length:
             raise ValueError("one slot per key")
         check(md_expiry_load(self._e, _words(&time_column), _words(&slot_column), time_column.length, next_slot), NULL)
+
+    def left(self):
+        cdef int64_t n = 0
+        cdef const int64_t *found
+        cdef int64_t *slots
+        refuse_busy(self._busy)
+        found = md_expiry_left(self._e, &n)
+        if found is NULL:
+            return None
+        slots = <int64_t *>md_malloc(8 * n)
+        if slots is NULL:
+            raise MemoryError("out of memory")
+        memcpy(slots, found, 8 * n)
+        made = _slots(slots, n)
+        md_expiry_forget_left(self._e)
+        return made
+
+    def copy(self, int64_t number=0, int64_t base=0):
+        return _copy_of(self, &self._busy, md_expiry_items(self._e), number, base)
+
+    def __len__(self):
+        refuse_busy(self._busy)
+        return md_expiry_keys(self._e)
+
+    def nbytes(self):
+        refuse_busy(self._busy)
+        return md_expiry_nbytes(self._e)
 
     def next_slot(self):
         refuse_busy(self._busy)

@@ -62,12 +62,17 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
     ),
     "Elements": ("What `run.take(sink, changes=True)` gives.", (medusa.Train, medusa.Kind, medusa.Boundary)),
     "Nodes": (
-        "See nodes.md.",
+        "See nodes.md and scaling.md.",
         (
             medusa.node,
             medusa.Node,
             medusa.connect,
             medusa.balance,
+            medusa.ScalePolicy,
+            medusa.ScaleRules,
+            medusa.Resize,
+            medusa.NodeProvider,
+            medusa.ProvidedNode,
             Federation,
             PublishedStream,
             Subscription,

@@ -54,6 +54,11 @@ if TYPE_CHECKING:
     from medusa.errors import MedusaError as MedusaError
     from medusa.errors import QueryError as QueryError
     from medusa.errors import StateError as StateError
+    from medusa.nodes.pool.provider import NodeProvider as NodeProvider
+    from medusa.nodes.pool.provider import ProvidedNode as ProvidedNode
+    from medusa.nodes.scaling.policy import Resize as Resize
+    from medusa.nodes.scaling.policy import ScalePolicy as ScalePolicy
+    from medusa.nodes.scaling.policy import ScaleRules as ScaleRules
     from medusa.query.builder import Query as Query
     from medusa.query.builder import Stream as Stream
     from medusa.query.delay_policies import Delay as Delay
@@ -139,6 +144,8 @@ _HOMES = {
     **dict.fromkeys(("col", "lit", "time", "when"), "medusa.query.expressions.column"),
     **dict.fromkeys(("collect", "restore", "start"), "medusa.runtime.embedded.embedded_run"),
     **dict.fromkeys(("Node", "node"), "medusa.runtime.embedded_node.node_thread"),
+    **dict.fromkeys(("NodeProvider", "ProvidedNode"), "medusa.nodes.pool.provider"),
+    **dict.fromkeys(("Resize", "ScalePolicy", "ScaleRules"), "medusa.nodes.scaling.policy"),
     "AttachedRun": "medusa.runtime.embedded.attached",
     "balance": "medusa.runtime.client.placement",
     "Run": "medusa.runtime.embedded.run",

@@ -446,6 +446,39 @@ class Sessions:
 
     def nbytes(self) -> int: ...
 
+class Slots:
+    """Which rows by slot there are, which changed, and which have to be kept for a copy under way. The rows
+    themselves are held by who owns this; none is there at first.
+
+    ``touch``, ``open`` and ``close`` are called before rows change, come (or change), go: int64 arrays of
+    slots. Each gives the slots (an int64 array) of those that must be kept now, as they are; None: none.
+    ``first``: how many were kept for this copy so far.
+    """
+
+    @property
+    def copying(self) -> bool:
+        """A copy is under way."""
+
+    def touch(self, slots: Any, first: int) -> Batch | None: ...
+    def open(self, slots: Any, first: int) -> Batch | None: ...
+    def close(self, slots: Any, first: int) -> Batch | None: ...
+    def touch_one(self, slot: int, first: int) -> bool:
+        """The same of one slot: whether it must be kept."""
+
+    def open_one(self, slot: int, first: int) -> bool: ...
+    def close_one(self, slot: int, first: int) -> bool: ...
+    def keep_all(self, first: int) -> Batch | None:
+        """All that a copy under way still needs, which then goes on without this; None: there is no copy."""
+
+    def clear(self) -> None:
+        """No row is there any more, and no capture is known; after ``keep_all``."""
+
+    def copy(self, number: int = 0, base: int = 0) -> ItemsCopy:
+        """Columns ``slot`` and ``kept``: the number of a row among those kept for this copy; -1: it stands in
+        its slot. Numbers as of ``Sessions.copy``. RuntimeError: one is under way."""
+
+    def nbytes(self) -> int: ...
+
 class Spans:
     """Which pane of its key each row is in, by row count or by a value that never decreases.
 
@@ -499,8 +532,22 @@ class Expiry:
     def keys(self) -> tuple[Any, Any]:
         """Latest time and slot of each key (int64 arrays)."""
 
+    def left(self) -> Any:
+        """Slots that no row will have any more, since their keys have new ones, each told once (an int64
+        array); None: none. Rows that ``assign`` was given may have them."""
+
+    def copy(self, number: int = 0, base: int = 0) -> ItemsCopy:
+        """Begin a copy of the keys, to be made in pieces while rows come: key, latest, slot.
+
+        Args:
+            number, base: as ``snapshot_of``.
+        """
+
     def load(self, latest: Any, slots: Any, *, next_slot: int) -> None: ...
     def next_slot(self) -> int: ...
+    def nbytes(self) -> int: ...
+    def __len__(self) -> int:
+        """Keys that had a row."""
 
 def keys_secret(word: int) -> int:
     """A word that goes into the hash of all keyed tables made from now on; the one before. Random in each
@@ -571,6 +618,9 @@ class Join:
 
     def rows(self, side: int) -> Batch:
         """The rows held, by number: row, time (timestamp[us, UTC]), matched."""
+
+    def track(self, side: int) -> None:
+        """Rows will be copied: what the first ``copy`` would find by looking at all of them is noted."""
 
     def copy(self, side: int, number: int = 0, base: int = 0) -> ItemsCopy:
         """Begin a copy of these rows, to be made in pieces while the join goes on: row, time (us), matched

@@ -131,7 +131,7 @@ def test_deploy_status_and_tail_against_a_node(query_file: Path, tmp_path: Path)
         assert json.loads(run("deploy", query_file, "--node", address, "--json").output) == {
             "deployed": "counts"
         }
-        with md.connect(address) as fed:
+        with md.connect(address, "60s") as fed:
             fed.publish("counts.clicks", {"ts": [0, 1, 60_000_000], "user": ["a", "a", "b"]})
             fed.finish("counts.clicks")
         stream = ("tail", "counts.per_user", "--node", address)
@@ -162,7 +162,7 @@ def test_deploy_status_and_tail_against_a_node(query_file: Path, tmp_path: Path)
 def test_tail_that_is_interrupted_says_how_far_it_came(
     number: signal.Signals, limit: tuple[str, ...], code: int, says: str, query_file: Path, tmp_path: Path
 ) -> None:
-    with LocalNodes(["solo"], tmp_path) as nodes, md.connect(nodes.addresses["solo"]) as fed:
+    with LocalNodes(["solo"], tmp_path) as nodes, md.connect(nodes.addresses["solo"], "60s") as fed:
         address = nodes.addresses["solo"]
         assert run("deploy", query_file, "--node", address).exit_code == 0
         fed.publish("counts.clicks", {"ts": [0, 1, 120_000_000], "user": ["a", "b", "a"]})
@@ -184,7 +184,7 @@ def test_tail_that_is_interrupted_says_how_far_it_came(
 
 
 def test_tail_tells_of_rows_that_it_asked_for_in_vain(query_file: Path, tmp_path: Path) -> None:
-    with LocalNodes(["solo"], tmp_path) as nodes, md.connect(nodes.addresses["solo"]) as fed:
+    with LocalNodes(["solo"], tmp_path) as nodes, md.connect(nodes.addresses["solo"], "60s") as fed:
         assert run("deploy", query_file, "--node", nodes.addresses["solo"]).exit_code == 0
         with fed.subscribe("counts.per_user", from_="oldest", durable="d") as trains:
             fed.publish("counts.clicks", {"ts": [0, 1], "user": ["a", "b"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import hypothesis.strategies as st
 import numpy as np
@@ -93,6 +94,33 @@ def test_what_comes_while_it_is_copied_is_neither_lost_nor_in_it(
     assert bits(snapshot.finish()) == expected
     assert bits(copied.state()) == bits(plain.state())
     assert copied.position() == plain.position()
+
+
+def test_threads_that_fill_panes_keep_what_is_not_copied_yet() -> None:
+    """Each pane is filled by one of them at a time, and the copy is of all panes."""
+    copied, plain = window("l", ADVANCE), window("l", ADVANCE)
+    with ThreadPoolExecutor(3) as pool:
+
+        def add(batch: pa.RecordBatch) -> None:
+            copied.spread(batch, None, 3)
+            try:
+                for fill in (copied.spread_map, copied.spread_fill):
+                    list(pool.map(fill, range(3)))
+            finally:
+                copied.spread_end()
+            plain.add(batch)
+
+        for seed in range(8):
+            add(rows("l", seed, 9000, 0, 3000))
+        for turn in range(6):
+            snapshot, expected = snapshot_of(copied), bits(plain.state())
+            assert snapshot is not None
+            for seed in range(8):
+                add(rows("l", 100 * turn + seed, 9000, 0, 4000))
+                snapshot.copy(500)
+            snapshot.copy(1 << 40)
+            assert bits(snapshot.finish()) == expected
+            assert bits(copied.state()) == bits(plain.state())
 
 
 def test_a_store_tells_the_same_after_each_row_while_it_is_copied() -> None:

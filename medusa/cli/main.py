@@ -30,9 +30,10 @@ from medusa.cli.publish import publish
 from medusa.cli.remote import remote
 from medusa.cli.repair import repair
 from medusa.cli.run import run
+from medusa.cli.scaling.pool import pool
+from medusa.cli.scaling.split import merge, scale, split
 from medusa.cli.signals import INTERRUPTED
 from medusa.cli.simulate import sim
-from medusa.cli.split import merge, scale, split
 from medusa.cli.status import status
 from medusa.cli.tail import tail
 from medusa.cli.top import top
@@ -123,6 +124,7 @@ def node(config: Path, with_parent: bool, as_json: bool, rebuild: bool) -> None:
 
 
 main.add_command(repair)
+main.add_command(pool)
 
 
 def _gateway_commands() -> MutableMapping[str, click.Command]:

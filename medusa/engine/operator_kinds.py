@@ -40,7 +40,7 @@ from medusa.engine.operators.windows.running import RunningBox
 from medusa.engine.operators.windows.session import SessionBox
 from medusa.engine.operators.windows.span import SpanBox
 from medusa.engine.operators.windows.top import TopBox
-from medusa.engine.repartition import groups, keyed_calls, rows
+from medusa.engine.repartition import groups, keyed_calls, keyed_tables, rows
 from medusa.engine.repartition.tables import StatePartition
 from medusa.query import boxes
 from medusa.query.boxes import windows_per_group
@@ -143,8 +143,8 @@ OPERATORS: Mapping[type, OperatorKind] = {
     boxes.Top: OperatorKind(_window(TopBox)),
     boxes.Apply: OperatorKind(make_apply),
     boxes.Process: OperatorKind(make_process, repartition=keyed_calls.PROCESS),
-    boxes.Table: OperatorKind(make_table_box, spill=TableKind),
-    boxes.Lookup: OperatorKind(make_lookup, spill=LookupKind),
+    boxes.Table: OperatorKind(make_table_box, spill=TableKind, repartition=keyed_tables.TABLE),
+    boxes.Lookup: OperatorKind(make_lookup, spill=LookupKind, repartition=keyed_tables.LOOKUP),
     boxes.AsofJoin: _JOIN,
     boxes.Join: _JOIN,
     boxes.WindowJoin: _JOIN,

@@ -26,7 +26,7 @@ from medusa.query.boxes import ConnectionPoint, Graph, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.signature import differences, signatures
 
-__all__ = ["Change", "Given", "change_fragment"]
+__all__ = ["Change", "Given", "change_fragment", "whole_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +227,22 @@ def can_stay(box: Operator, *, before: bool, now: bool) -> bool:
 
 def carry(old: Operator, new: Operator) -> None:
     """Give a new box all that a box of the same kind holds."""
-    state = old.save()
-    read = {part: read_table(stream.write()) for part, stream in state.streams.items()}
-    new.load(BoxState(meta=state.meta, tables={**state.tables, **read}))
+    new.load(whole_state(old))
     new.succeed(old)
+
+
+def whole_state(box: Operator) -> BoxState:
+    """All that a box holds as tables, of which those that are on disk are read where they are touched.
+
+    Raises:
+        StateError: the disk doesn't take it.
+    """
+    state = box.save()
+    read = {
+        part: read_table(stream.write()).replace_schema_metadata(None)
+        for part, stream in state.streams.items()
+    }
+    return BoxState(meta=state.meta, tables={**state.tables, **read})
 
 
 def rehearse(checked: CheckedGraph, boxes: Mapping[str, Operator], empty: Collection[str]) -> None:

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from medusa.engine.core.box import BoxState, Operator
+from medusa.engine.core.spool import Streamed
 from medusa.engine.fragment import Fragment
 from medusa.engine.operators.ordered_merge import OrderedMergeBox
-from medusa.engine.query_change import Given
+from medusa.engine.query_change import Given, whole_state
 from medusa.engine.repartition.partition import combine_states, partition_state, weights_of
+from medusa.engine.state.delta import read_table
 from medusa.errors import QueryError
 from medusa.query.boxes import Graph, Input
 from medusa.query.rewrite.key_ranges import ranges_of_seen
@@ -51,7 +55,6 @@ def split_running(
     Raises:
         QueryError: the box can't be split; ``ranges`` are none, or there is no state to weigh by.
     """
-    _refuse_spilling(fragment)
     inputs = [fragment.checked.shapes[arc] for arc in _inputs(fragment, box)]
     cuts: Sequence[int] | None = None
     if ranges == "weight":
@@ -69,7 +72,7 @@ def split_running(
 
     def given(boxes: Mapping[str, Operator]) -> Mapping[str, BoxState]:
         fresh = {id: boxes[id].save() for id in made.ids}
-        return partition_state(made, inputs, fragment.boxes[box].save(), fresh)
+        return partition_state(made, inputs, whole_state(fragment.boxes[box]), fresh, _shelf(fragment))
 
     functions = functions_of_parts(graph, box, fragment.functions)
     return Repartition(graph, tuple(part.id for part in made.parts), given, functions)
@@ -83,7 +86,7 @@ def weighing(fragment: Fragment, box: str, n: int | None) -> Callable[[], tuple[
     """
     trial = find_split(split(fragment.graph, box, n), box)
     inputs = [fragment.checked.shapes[arc] for arc in _inputs(fragment, box)]
-    state = fragment.boxes[box].save()
+    state = whole_state(fragment.boxes[box])
 
     def cuts() -> tuple[int, ...]:
         hashes, rows = weights_of(trial, inputs, state)
@@ -104,7 +107,6 @@ def merge_running(fragment: Fragment, box: str) -> Repartition:
     Raises:
         QueryError: it isn't split.
     """
-    _refuse_spilling(fragment)
     graph = merge(fragment.graph, box)
     made = find_split(fragment.graph, box)
     inputs = [fragment.checked.shapes[router.inputs[0]] for router in made.routers]
@@ -117,7 +119,7 @@ def merge_running(fragment: Fragment, box: str) -> Repartition:
         fragment.quiesce()
 
     def given(boxes: Mapping[str, Operator]) -> Mapping[str, BoxState]:
-        states = {id: fragment.boxes[id].save() for id in made.ids}
+        states = {id: whole_state(fragment.boxes[id]) for id in made.ids}
         return {box: combine_states(made, inputs, states, boxes[box].save())}
 
     return Repartition(graph, tuple(part.id for part in made.parts), given, fragment.functions, before)
@@ -128,9 +130,20 @@ def _inputs(fragment: Fragment, box: str) -> tuple[Input, ...]:
     return () if found is None else found.inputs
 
 
-def _refuse_spilling(fragment: Fragment) -> None:
-    if fragment.storage is not None and fragment.storage.spool is not None:
-        raise QueryError(
-            "a run with spill= doesn't split or merge boxes: part of their state is on disk",
-            code="query.split",
-        )
+SHELVED_BYTES_MIN = 1 << 20
+"""Of a part's table: smaller ones stay in memory until all parts have theirs."""
+
+
+def _shelf(fragment: Fragment) -> Callable[[pa.Table], pa.Table]:
+    """Puts a part's table on the disk of a run that spills: of all parts one is in memory at a time."""
+    spool = None if fragment.storage is None else fragment.storage.spool
+    if spool is None:
+        return lambda table: table
+
+    def shelve(table: pa.Table) -> pa.Table:
+        if table.nbytes < SHELVED_BYTES_MIN:
+            return table
+        written = Streamed(spool, table.schema, table.to_batches()).write()
+        return read_table(written).replace_schema_metadata(None)
+
+    return shelve

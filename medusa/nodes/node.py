@@ -81,6 +81,7 @@ from medusa.nodes.reports import (
     Surroundings,
 )
 from medusa.nodes.scaling.node_scaler import NodeScaler
+from medusa.nodes.scaling.policy import ScalePolicy, ScaleRules, WorkPolicy
 from medusa.nodes.security.guard import Guard, may_say
 from medusa.nodes.security.registry import Caller, Refusal, visible
 from medusa.nodes.security.sessions import check_caller, makes_room, say_no
@@ -149,6 +150,7 @@ class NodeMind:
         content: reads those about rows of streams; None: they don't count.
         accepting: whether fragments are taken here; None: all for which there is room.
         loop_bytes_max: a larger graph is read beside the loop.
+        scale_policy: makes what decides in how many parts boxes of a query run; asked only with [scale].
 
     Attributes:
         peers: node that we know -> ``up`` or ``silent``.
@@ -176,6 +178,7 @@ class NodeMind:
         session: SessionSettings = SESSION,
         accepting: Admission | None = None,
         loop_bytes_max: int = LOOP_BYTES_MAX,
+        scale_policy: Callable[[ScaleRules], ScalePolicy] = WorkPolicy,
     ) -> None:
         self.outbox = outbox = Outbox()
         self.settings = settings
@@ -247,6 +250,7 @@ class NodeMind:
             is_up=self._is_linked,
             nodes=self._known_nodes,
             own_status=self._status,
+            policy=scale_policy,
         )
         self._owners: dict[MessageOwner, Callable[[Heard], None]] = {
             MessageOwner.SESSION: lambda heard: None,  # It has heard it before all others.

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from medusa.decoders import converter
-from medusa.query.boxes import Box, Table
+from medusa.query.boxes import Box, Lookup, Table
 from medusa.query.expressions.expression import Expression
 from medusa.query.expressions.show import show
 from medusa.query.graph import CheckedGraph
@@ -20,6 +20,7 @@ __all__ = ["differences", "signatures"]
 
 _expression = converter(Expression)
 
+LOOKUP = kind_of(Lookup)
 SHOWN_MAX = 60
 EXPRESSION_MAX = 10_000
 
@@ -38,13 +39,14 @@ def signatures(checked: CheckedGraph) -> dict[str, dict[str, Any]]:
     made: dict[str, dict[str, Any]] = {}
     for box in checked.graph.boxes:
         inputs = []
-        for arc in box.inputs:
+        for number, arc in enumerate(box.inputs):
             shape = checked.shapes[arc]
             entry: dict[str, Any] = {"columns": {field.name: field.type for field in shape.schema}}
             entry["timed"] = shape.timed
-            origin = boxes[arc.box]
-            if isinstance(origin, Table):  # a look-up has a copy of it
-                entry["table"] = {**_parameters(origin), "updates": bool(origin.updates)}
+            if isinstance(box, Lookup) and number:  # It has a copy of its table, and may say what that is.
+                origin = box.table or boxes[arc.box]
+                if isinstance(origin, Table):
+                    entry["table"] = {**_parameters(origin), "updates": shape.timed}
             inputs.append(entry)
         made[box.id] = {"kind": kind_of(box), "parameters": _parameters(box), "inputs": inputs}
     return made
@@ -52,6 +54,8 @@ def signatures(checked: CheckedGraph) -> dict[str, dict[str, Any]]:
 
 def _parameters(box: Box) -> dict[str, Any]:
     plain = _plain(box)
+    if isinstance(box, Lookup):
+        plain.pop("table", None)
     return {name: value for name, value in plain.items() if name not in NO_STATE}
 
 
@@ -89,7 +93,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         found += _changed(f"{head}column ", old["columns"], new["columns"])
         if not found and list(old["columns"]) != list(new["columns"]):
             found.append(f"{head}order of the columns")
-        found += _changed(f"{head}table ", old.get("table", {}), new.get("table", {}))
+        if now["kind"] == LOOKUP:  # Earlier releases noted it also of who reads what updates give.
+            found += _changed(f"{head}table ", old.get("table", {}), new.get("table", {}))
         if old["timed"] != new["timed"]:
             found.append(f"{head}it has a time now" if new["timed"] else f"{head}it has no time any more")
     return found

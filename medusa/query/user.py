@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Apply, Input, Process
+from medusa.query.expressions.expression import Named
 from medusa.query.named_columns import named_column
 from medusa.query.types import schema_from
 from medusa.query.user_registry import reference
@@ -26,8 +27,20 @@ def is_async(function: object) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
-def apply_box(arc: Input, function: object, schema: Any, in_flight: int | None, *, label: str) -> Apply:
+def apply_box(
+    arc: Input,
+    columns: Mapping[str, str],
+    function: object,
+    schema: Any,
+    in_flight: int | None,
+    by: Any,
+    *,
+    label: str,
+) -> Apply:
     """The box of ``stream.apply(...)``, without an id.
+
+    Args:
+        columns: of the input, name -> type.
 
     Raises:
         QueryError: no function, no schema, or ``in_flight`` for an ordinary function.
@@ -47,8 +60,14 @@ def apply_box(arc: Input, function: object, schema: Any, in_flight: int | None, 
             hint="write it with async def",
             code="query.function",
         )
-    fields = schema_from(schema, what=label)
-    return Apply(id="", inputs=(arc,), function=reference(function), schema=fields, in_flight=calls)
+    return Apply(
+        id="",
+        inputs=(arc,),
+        function=reference(function),
+        schema=schema_from(schema, what=label),
+        in_flight=calls,
+        keys=() if by is None else _keys(by, columns, label),
+    )
 
 
 def process_box(
@@ -76,16 +95,20 @@ def process_box(
             hint="the class itself, not an object of it" if not isinstance(operator, type) else "",
             code="query.function",
         )
-    keys = list(by) if isinstance(by, list | tuple) else [by]
     return Process(
         id="",
         inputs=arcs,
         function=reference(operator),
         schema=schema_from(schema, what=label),
-        keys=tuple(named_column(key, columns, box=f"{label}: by") for key in keys),
+        keys=_keys(by, columns, label),
         state=schema_from(state, what=f"{label}: state") if state else (),
         names=names,
     )
+
+
+def _keys(by: Any, columns: Mapping[str, str], label: str) -> tuple[Named, ...]:
+    keys = list(by) if isinstance(by, list | tuple) else [by]
+    return tuple(named_column(key, columns, box=f"{label}: by") for key in keys)
 
 
 def remember(stream: Stream, made: object) -> Stream:

@@ -15,11 +15,13 @@ from medusa.query.boxes import (
     Graph,
     Join,
     KeyRouter,
+    Lookup,
     OrderedMerge,
     Process,
     Sink,
     Source,
     SUnion,
+    Table,
     Union,
 )
 from medusa.query.graph import label_of
@@ -47,7 +49,10 @@ _OTHERS = {
     Union: Way.ORDER,
     SUnion: Way.ORDER,
     ConnectionPoint: Way.PASS,
+    Apply: Way.ONE,  # its function gives columns of its own, and what orders its rows isn't in them
     Process: Way.ONE,  # what orders the rows of its keys isn't in them
+    Table: Way.ONE,  # its look-ups run in the same task
+    Lookup: Way.ONE,
     KeyRouter: Way.REFUSED,
     OrderedMerge: Way.REFUSED,
     Sink: Way.SINK,

@@ -831,6 +831,29 @@ class RecoveredStatus(_Status, frozen=True, kw_only=True):
     guarantee: str = ""
 
 
+class NodesLackedStatus(_Status, frozen=True, kw_only=True):
+    """Nodes with room that a query lacks.
+
+    Attributes:
+        count: so many more would get a part now.
+        for_us: so long it has lacked some.
+        why: in words.
+        nodes: that may take parts, and aren't up: whoever keeps some starts them.
+    """
+
+    count: int
+    for_us: int = 0
+    why: str = ""
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        nodes = "a node" if self.count == 1 else f"{self.count} nodes"
+        away = f"not up: {', '.join(self.nodes)}" if self.nodes else "all that may have any are up"
+        return f"lacks {nodes} with room, since {self.for_us // 1_000_000} s ({self.why}): {away}"
+
+
 class ScalingStatus(_Status, frozen=True, kw_only=True):
     """How the node that coordinates a query splits and merges boxes of it by itself.
 
@@ -841,6 +864,7 @@ class ScalingStatus(_Status, frozen=True, kw_only=True):
         last: the last order, ``last_us`` ago, ``why`` it was given and what became of it (``outcome``:
             ``done``, or why not); empty, and None: there was none.
         next_look_us: in so long it looks again.
+        lacks: nodes with room that are missed; None: none are.
     """
 
     acts: int = 0
@@ -851,6 +875,7 @@ class ScalingStatus(_Status, frozen=True, kw_only=True):
     why: str = ""
     outcome: str = ""
     next_look_us: int = 0
+    lacks: NodesLackedStatus | None = None
 
     @property
     def text(self) -> str:
@@ -860,6 +885,8 @@ class ScalingStatus(_Status, frozen=True, kw_only=True):
             said.append(f"under way: {self.now}")
         if self.waits_for:
             said.append(f"waits: {self.waits_for}")
+        if self.lacks is not None:
+            said.append(self.lacks.text)
         if self.last:
             ago = (self.last_us or 0) // 1_000_000
             said.append(f"last, {ago} s ago: {self.last} ({self.outcome or 'under way'}), since {self.why}")

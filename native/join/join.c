@@ -218,9 +218,11 @@ md_rc md_join_renumber(md_join *j, int side, const int64_t *numbers, int64_t n_n
     join_row *rows = join_at(s, s->base);
     bool fit = numbers == NULL || n == n_numbers;
     for (int64_t i = 0; fit && numbers != NULL && i < n; i++) fit = numbers[i] > (i > 0 ? numbers[i - 1] : -1);
+    bool tracked = s->track != NULL;
     if (fit) join_track_end(s);
     for (int64_t i = 0; fit && i < n; i++) rows[found[i] - rows].row = numbers != NULL ? numbers[i] : i;
     if (fit) s->last_number = n == 0 ? -1 : numbers != NULL ? numbers[n - 1] : n - 1;
+    if (fit && tracked) (void)md_join_track(j, side); /* now that all rows are looked at; without memory, later */
     md_free(found);
     return fit ? MD_OK : md_fail(err, MD_BADARG, "one number for each row held, ascending");
 }

@@ -91,8 +91,12 @@ md_rc md_join_results(md_join *j, struct ArrowSchema *schema, struct ArrowArray 
 md_rc md_join_rows(const md_join *j, int side, struct ArrowSchema *schema, struct ArrowArray *array,
                    md_error *err);
 
-/* The rows of a side by their numbers, for copies of them: row, time (us), matched (0 or 1). What this costs begins
- * with the first call. Lives until md_join_renumber, and only the join changes it. MD_BADARG: as md_join_rows. */
+/* From now on the rows of a side are known by their numbers, as copies of them need it: where many are held already,
+ * all are looked at. MD_NOMEM: they aren't. */
+md_rc md_join_track(md_join *j, int side);
+
+/* The rows of a side by their numbers, for copies of them: row, time (us), matched (0 or 1); they are known by these from
+ * the first call on. Lives until md_join_renumber, and only the join changes it. MD_BADARG: as md_join_rows. */
 md_rc md_join_items(md_join *j, int side, md_items **out, md_error *err);
 
 /* Number the rows that a side holds anew, in the order of md_join_rows: 0, 1, 2 ... or, where that isn't NULL, by

@@ -131,6 +131,11 @@ static md_rc begin(join_side *s) {
     return MD_OK;
 }
 
+md_rc md_join_track(md_join *j, int side) {
+    join_side *s = &j->sides[side];
+    return s->track == NULL ? begin(s) : MD_OK;
+}
+
 int64_t md_join_span(const md_join *j, int side) {
     const join_side *s = &j->sides[side];
     int64_t first = s->track != NULL ? md_items_first(&s->track->items) : INT64_MAX;
@@ -140,7 +145,7 @@ int64_t md_join_span(const md_join *j, int side) {
 md_rc md_join_items(md_join *j, int side, md_items **out, md_error *err) {
     join_side *s = &j->sides[side];
     if (j->dense.on) return md_fail(err, MD_BADARG, "pairs of a time are still to come");
-    if (s->track == NULL && begin(s) != MD_OK) return md_nomem(err);
+    if (md_join_track(j, side) != MD_OK) return md_nomem(err);
     *out = &s->track->items;
     return MD_OK;
 }

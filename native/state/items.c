@@ -28,6 +28,10 @@ struct md_items_copy {
     int64_t stored, store_capacity;
     int64_t rows_left;
     md_items_capture *then, *now; /* what it is a delta on, and of what; NULL: all is copied */
+    /* Known no more since it began: given back with it. The allocator may take ten milliseconds, when such a block lay
+     * behind many that went before it, and whoever begins a copy is waited for. */
+    md_items_capture *gone[MD_ITEMS_CAPTURES + 1];
+    int32_t n_gone;
     bool failed, orphaned;
 };
 
@@ -49,15 +53,19 @@ static void let_go(md_items_capture *c) {
     md_free(c);
 }
 
-static void forget(md_items *m, int32_t at) {
-    let_go(m->captures[at]);
+static md_items_capture *take_out(md_items *m, int32_t at) {
+    md_items_capture *c = m->captures[at];
     m->n_captures--;
     memmove(m->captures + at, m->captures + at + 1, (size_t)(m->n_captures - at) * sizeof *m->captures);
+    return c;
 }
 
 static void forget_all(md_items *m) {
-    while (m->n_captures > 0) forget(m, m->n_captures - 1);
+    while (m->n_captures > 0) let_go(take_out(m, m->n_captures - 1));
 }
+
+/* Of the captures that there were when a copy began. */
+static void forget(md_items *m, int32_t at, md_items_copy *begun) { begun->gone[begun->n_gone++] = take_out(m, at); }
 
 static void leave(md_items *m) {
     if (m->copy != NULL) m->copy->items = NULL;
@@ -174,6 +182,10 @@ static void fail(md_items *m) {
     leave(m);
 }
 
+void md_items_give_up(md_items *m) {
+    if (m->copy != NULL) fail(m);
+}
+
 static bool is_in(int64_t item, int64_t origin, int64_t words) { return item >= origin && item < origin + 64 * words; }
 
 void md_items_touched(md_items *m, int64_t item) {
@@ -218,6 +230,7 @@ md_rc md_items_keep_all(md_items *m) {
             return MD_NOMEM;
         }
     }
+    leave(m); /* nothing more is asked of the owner */
     return MD_OK;
 }
 
@@ -274,19 +287,19 @@ static md_items_capture *capture_of(const md_items *m, int64_t number) {
 }
 
 /* What was touched after a capture was touched after the one before it too. */
-static void forget_into(md_items *m, int32_t at) {
+static void forget_into(md_items *m, int32_t at, md_items_copy *begun) {
     md_items_capture *to = m->captures[at - 1], *c = m->captures[at];
     int64_t by = (c->origin - to->origin) >> 6; /* not negative: numbers only grow */
     for (int64_t w = 0; w < c->words && by + w < to->words; w++) to->changed[by + w] |= c->changed[w];
-    forget(m, at);
+    forget(m, at, begun);
 }
 
-static void note(md_items *m, md_items_capture *made, int64_t base) {
-    while (m->n_captures > 0 && m->captures[0]->number < base) forget(m, 0);
+static void note(md_items *m, md_items_capture *made, int64_t base, md_items_copy *begun) {
+    while (m->n_captures > 0 && m->captures[0]->number < base) forget(m, 0, begun);
     /* The base is the oldest now, and stays, with what was touched since. */
     if (m->n_captures == MD_ITEMS_CAPTURES) {
-        if (m->captures[0]->number == base) forget_into(m, 1);
-        else forget(m, 0);
+        if (m->captures[0]->number == base) forget_into(m, 1, begun);
+        else forget(m, 0, begun);
     }
     m->captures[m->n_captures++] = made;
 }
@@ -410,8 +423,8 @@ md_rc md_items_copy_begin(md_items *m, int64_t number, int64_t base, md_items_co
         if (m->words > 0) memcpy(c->left, m->open, (size_t)m->words * sizeof *c->left);
         c->rows_left = now->rows;
     }
-    if (number > 0) note(m, now, base);
-    else let_go(now);
+    if (number > 0) note(m, now, base, c);
+    else c->gone[c->n_gone++] = now;
     if (m->words > 0) memset(m->watch, 0xff, (size_t)m->words * sizeof *m->watch);
     m->watched = m->origin + 64 * m->words;
     m->copy = *out = c;
@@ -503,5 +516,6 @@ void md_items_copy_free(md_items_copy *c) {
     md_free(c->store);
     let_go(c->then);
     let_go(c->now);
+    for (int32_t i = 0; i < c->n_gone; i++) let_go(c->gone[i]);
     md_free(c);
 }

@@ -93,6 +93,8 @@ MD_INLINE void md_items_grow(md_items *m, int64_t item) {
 md_rc md_items_keep_all(md_items *m);
 /* The same, and no item is there any more, nor a capture known. */
 void md_items_clear(md_items *m);
+/* A copy under way fails: what it needs can't be had any more. */
+void md_items_give_up(md_items *m);
 
 /* Begin a copy; it is the caller's, ended by md_items_copy_free. One that is under way goes on, with all that it needs
  * copied now.

@@ -32,6 +32,7 @@ struct md_snapshot {
     uint64_t *held;     /* of all panes: groups that haven't left, where some have */
     uint64_t *kept;
     int32_t *starts;
+    bool locked;             /* atomic: what follows, and the rows, while threads that fill panes keep some of theirs */
     int32_t order[MD_CHUNK]; /* scratch */
     md_word words[MD_CHUNK];
     uint8_t valid[MD_CHUNK];
@@ -71,10 +72,19 @@ static void keep_blocks(md_frozen *f, int64_t from, int64_t to) {
     for (int64_t block = from; block < to; block++) f->kept[block / 64] |= UINT64_C(1) << (block % 64);
 }
 
+/* A pane is filled by one thread at a time, so nobody else looks at its bits; the rows are those of all panes. A block
+ * is kept once per copy, and takes microseconds. */
+static void keep_alone(md_frozen *f, int64_t block) {
+    bool *locked = &f->snapshot->locked;
+    while (__atomic_test_and_set(locked, __ATOMIC_ACQUIRE)) {}
+    keep_blocks(f, block, block + 1);
+    __atomic_clear(locked, __ATOMIC_RELEASE);
+}
+
 void md_frozen_keep(md_frozen *f, const int32_t *ids, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         int64_t block = ids[i] >> KEPT_SHIFT;
-        if (ids[i] < f->groups && !is_kept(f, block)) keep_blocks(f, block, block + 1);
+        if (ids[i] < f->groups && !is_kept(f, block)) keep_alone(f, block);
     }
 }
 

@@ -100,7 +100,6 @@ md_rc md_window_spread(md_window *w, const struct ArrowSchema *schema, const str
                       int64_t *largest, md_error *err) {
     int64_t n;
     if (w->stage == MD_COMBINE) return md_fail(err, MD_BADARG, "partial states are not spread");
-    if (w->snapshot != NULL) return md_fail(err, MD_BADARG, "a snapshot is under way"); /* it is of one thread */
     md_rc rc = md_window_views(w, schema, array, &n, err);
     if (rc == MD_OK) rc = md_window_check_rows(w, n, err);
     if (rc != MD_OK) return rc;

@@ -1,6 +1,7 @@
 #include "window/window_running.h"
 
 #include "base/md_alloc.h"
+#include "state/items.h"
 #include "window/window_private.h"
 
 /* Entries of each set and of each group in it, so that distinct values need not be counted anew for every row. */
@@ -98,20 +99,36 @@ typedef struct expiring {
 struct md_expiry {
     int64_t limit, next_slot, n, capacity;
     expiring *keys;
+    md_items items; /* the keys */
+    int64_t *left;  /* slots of which the key has a new one */
+    int64_t n_left, left_capacity;
 };
+
+static void put_key(const void *owner, int64_t key, int64_t *const *columns, int64_t at) {
+    const md_expiry *e = owner;
+    columns[0][at] = key;
+    columns[1][at] = e->keys[key].latest;
+    columns[2][at] = e->keys[key].slot;
+}
+
+static const char *const KEY_NAMES[] = {"key", "latest", "slot"};
+static const md_items_kind KEYS = {.width = 3, .names = KEY_NAMES, .put = put_key};
 
 md_rc md_expiry_new(int64_t limit_us, md_expiry **out, md_error *err) {
     if (limit_us < 1 || limit_us > MD_SIZE_LIMIT) return md_fail(err, MD_BADARG, "a limit of %lld us", (long long)limit_us);
     md_expiry *e = md_calloc(1, sizeof *e);
     if (e == NULL) return md_nomem(err);
     e->limit = limit_us;
+    md_items_init(&e->items, &KEYS, e);
     *out = e;
     return MD_OK;
 }
 
 void md_expiry_free(md_expiry *e) {
     if (e == NULL) return;
+    md_items_free(&e->items);
     md_free(e->keys);
+    md_free(e->left);
     md_free(e);
 }
 
@@ -125,12 +142,22 @@ md_rc md_expiry_assign(md_expiry *e, const md_column *ids, const md_column *time
             return md_fail(err, MD_BADARG, "row %lld: key %d at %lld us", (long long)i, key, (long long)t);
         if (key > largest) largest = key;
     }
-    if (!md_grow(&e->keys, &e->capacity, largest + 1, sizeof *e->keys)) return md_nomem(err);
+    if (!md_grow(&e->keys, &e->capacity, largest + 1, sizeof *e->keys) ||
+        !md_grow(&e->left, &e->left_capacity, e->n_left + n, sizeof *e->left) ||
+        md_items_reserve(&e->items, largest + 1) != MD_OK)
+        return md_nomem(err);
+    if (largest >= e->n) md_items_open_range(&e->items, e->n, largest + 1);
     while (e->n <= largest) e->keys[e->n++] = (expiring){.latest = INT64_MIN, .slot = -1};
     for (int64_t i = 0; i < n; i++) {
-        expiring *key = &e->keys[md_load_i32(ids->values + 4 * i)];
+        int32_t number = md_load_i32(ids->values + 4 * i);
+        expiring *key = &e->keys[number];
         int64_t t = md_column_i64(times, i);
-        if (key->slot < 0 || t - key->latest > e->limit) key->slot = e->next_slot++;
+        md_items_touch(&e->items, number);
+        if (key->slot >= 0 && t - key->latest > e->limit) {
+            e->left[e->n_left++] = key->slot;
+            key->slot = -1;
+        }
+        if (key->slot < 0) key->slot = e->next_slot++;
         if (t > key->latest) key->latest = t;
         slots[i] = key->slot;
     }
@@ -148,6 +175,9 @@ void md_expiry_read(const md_expiry *e, int64_t *latest, int64_t *slots) {
 
 md_rc md_expiry_load(md_expiry *e, const int64_t *latest, const int64_t *slots, int64_t n, int64_t next_slot) {
     if (!md_grow(&e->keys, &e->capacity, n, sizeof *e->keys)) return MD_NOMEM;
+    md_items_clear(&e->items);
+    if (md_items_reserve(&e->items, n) != MD_OK) return MD_NOMEM;
+    if (n > 0) md_items_open_range(&e->items, 0, n);
     for (int64_t k = 0; k < n; k++) e->keys[k] = (expiring){.latest = latest[k], .slot = slots[k]};
     e->n = n;
     e->next_slot = next_slot;
@@ -155,3 +185,17 @@ md_rc md_expiry_load(md_expiry *e, const int64_t *latest, const int64_t *slots, 
 }
 
 int64_t md_expiry_next_slot(const md_expiry *e) { return e->next_slot; }
+
+md_items *md_expiry_items(md_expiry *e) { return &e->items; }
+
+const int64_t *md_expiry_left(const md_expiry *e, int64_t *n) {
+    *n = e->n_left;
+    return e->n_left > 0 ? e->left : NULL;
+}
+
+void md_expiry_forget_left(md_expiry *e) { e->n_left = 0; }
+
+size_t md_expiry_nbytes(const md_expiry *e) {
+    return sizeof *e + (size_t)e->capacity * sizeof *e->keys + (size_t)e->left_capacity * sizeof *e->left +
+           md_items_nbytes(&e->items);
+}

@@ -7,6 +7,7 @@
 #ifndef MD_WINDOW_RUNNING_H
 #define MD_WINDOW_RUNNING_H
 
+#include "state/items.h"
 #include "window/window.h"
 
 /* Take the rows as md_window_add does, one by one, and make ready (md_window_take) one row for each: window_start is
@@ -29,8 +30,16 @@ md_rc md_expiry_assign(md_expiry *e, const md_column *ids, const md_column *time
 int64_t md_expiry_keys(const md_expiry *e);
 void md_expiry_read(const md_expiry *e, int64_t *latest, int64_t *slots);
 
-/* Replace everything by these keys; slots of new ones begin at next_slot. MD_NOMEM: nothing changed. */
+/* Replace everything by these keys; slots of new ones begin at next_slot. MD_NOMEM: only md_expiry_free is left. */
 md_rc md_expiry_load(md_expiry *e, const int64_t *latest, const int64_t *slots, int64_t n, int64_t next_slot);
 int64_t md_expiry_next_slot(const md_expiry *e);
+
+/* The keys as numbered items, whose rows are (key, latest, slot): see state/items.h. */
+md_items *md_expiry_items(md_expiry *e);
+
+/* Slots that no row will have any more, since their keys have new ones; NULL: none. Valid until the next call. */
+const int64_t *md_expiry_left(const md_expiry *e, int64_t *n);
+void md_expiry_forget_left(md_expiry *e);
+size_t md_expiry_nbytes(const md_expiry *e);
 
 #endif

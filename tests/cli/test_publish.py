@@ -66,13 +66,13 @@ def test_a_file_goes_into_a_node(tmp_path: Path) -> None:
     run = CliRunner().invoke
     with LocalNodes(["solo"], tmp_path) as nodes:
         address = nodes.addresses["solo"]
-        with md.connect(address) as fed:
+        with md.connect(address, "60s") as fed:
             fed.deploy(q)
         arguments = ["publish", "counts.clicks", str(tmp_path / "clicks.csv"), "--node", address]
         done = run(main, [*arguments, "--finish", "--json"])
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout) == {"stream": "counts.clicks", "rows": 3}
-        with md.connect(address) as fed, fed.subscribe("counts.per_user", from_="oldest") as trains:
+        with md.connect(address, "60s") as fed, fed.subscribe("counts.per_user", from_="oldest") as trains:
             rows = trains.table().to_pylist()
         assert [(row["user"], row["n"]) for row in rows] == [("a", 2), ("b", 1)]
         refused = run(main, [*arguments, "--speed", "1", "--time", "tss"])
@@ -157,7 +157,7 @@ def test_a_value_that_does_not_fit_is_named_with_line_and_column(
 
 def test_text_is_published_with_the_types_that_the_node_says(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(f"{HEAD}\n{NINE},7,3,2.0,5\n{NINE}Z,7,,,\n")
-    with LocalNodes(["solo"], tmp_path) as nodes, md.connect(nodes.addresses["solo"]) as fed:
+    with LocalNodes(["solo"], tmp_path) as nodes, md.connect(nodes.addresses["solo"], "60s") as fed:
         fed.define("trades", COLUMNS)
         assert fed.source("trades") == {"columns": COLUMNS, "time": "ts", "unit": None, "slack_us": None}
         arguments = ["trades", str(tmp_path / "t.csv"), "--node", nodes.addresses["solo"], "--finish"]

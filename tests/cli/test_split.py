@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from medusa.cli.split import split
+from medusa.cli.scaling.split import split
 from medusa.runtime.client import client
 
 ANSWER = {"parts": {"q/b-1": "x", "q/b-2": "y"}, "node": "x", "pause_us": 1500, "ranges": [7], "shares": []}

@@ -345,7 +345,7 @@ def test_what_a_node_that_is_away_has_is_named_and_since_when(
 
 
 def test_tables_have_the_rows_of_the_status(node: md.Node) -> None:
-    with node.connect() as fed, fed.subscribe("pairs.out", durable="store"):
+    with node.connect("60s") as fed, fed.subscribe("pairs.out", durable="store"):
         tables = fed.tables()
         status = fed.status()
         assert fed.tables(all=True)["nodes"].column("node").to_pylist() == ["here"]

@@ -29,6 +29,41 @@ SECRET = (3, 5)
 COLUMNS = {"ts": "int64", "k": "int64", "s": "utf8", "v": "float64"}
 CALLS: dict[str, Any] = {"n": md.count(), "total": "sum(v)", "high": "max(v)", "at": "last(v)"}
 
+
+@md.register("test.captures.Tally")
+class Tally:
+    """Of each key how many rows, the last text; some keys forget themselves, and some wake up."""
+
+    def rows(self, key: Any, batch: pa.RecordBatch, state: Any, now: int) -> dict[str, Any] | None:
+        if key is not None and key % 11 == 0 and (state.n or 0) > 3:
+            state.clear()
+            return None
+        state.n = (state.n or 0) + batch.num_rows
+        state.text = batch.column("s")[-1].as_py()
+        if state.n % 4 == 0:
+            state.wake_at(now + 2_000_000)
+        return {"key": [key], "n": [state.n], "text": [state.text]}
+
+    def boundary(self, key: Any, time: int, state: Any) -> dict[str, Any]:
+        state.n = 0
+        return {"key": [key], "n": [-1], "text": [state.text]}
+
+
+def process(s: Any) -> Any:
+    fields = {"n": "int64", "text": "utf8"}
+    return s.process(Tally, {"key": "int64", **fields}, by="k", state=fields)
+
+
+def accounts(s: Any, expire: str | None = None) -> Any:
+    """A table whose rows come, change, go, and a look-up that follows it."""
+    schema = {"k": "int64", "n": "int32", "total": "float64", "text": "utf8", "odd": "bool"}
+    table = s.query.table("accounts", key="k", schema=schema, expire=expire)
+    values = {"n": "CAST(table.n + 1 AS int32)", "total": "table.total + v", "text": "s", "odd": "v > 20"}
+    s.filter("k % 3 > 0 OR v < 30").update(table, set=values, insert={"n": "CAST(1 AS int32)", "total": "v"})
+    s.filter("k % 7 = 1 AND v > 9").delete(table)
+    return s.lookup(table)
+
+
 KNOWING: dict[str, Callable[[Any], Any]] = {
     "window": lambda s: s.window("20 s").group_by("k").aggregate(**CALLS),
     "window by text": lambda s: s.window("20 s").group_by("s", "k").aggregate(**CALLS),
@@ -38,13 +73,22 @@ KNOWING: dict[str, Callable[[Any], Any]] = {
     "sessions": lambda s: s.session("4 s").group_by("s").aggregate(**CALLS),
     "windows of rows": lambda s: s.group_by("k").window_rows(7).aggregate(**CALLS),
     "join": lambda s: s.join(s.select("k", w="v"), on="k", within="5 s"),
+    "running that expires": lambda s: s.group_by("s").running(expire="9 s", **CALLS),
 }
-"""Boxes that say it of a table at least."""
+"""Boxes that say it of all their tables, which a row changes when it comes."""
+
+SLOTTED: dict[str, Callable[[Any], Any]] = {
+    "distinct": lambda s: s.distinct("s", "k", within="6 s"),
+    "table": accounts,
+    "process": process,
+}
+"""Boxes that say it of their keys, which rows change when their time has passed."""
 
 ANY = {
     **KNOWING,
-    "running that expires": lambda s: s.group_by("s").running(expire="9 s", **CALLS),
+    **SLOTTED,
     "lag that expires": lambda s: s.group_by("s").running(expire="9 s", before=md.lag("s")),
+    "table that expires": lambda s: accounts(s, "6 s"),
     "sessions without keys": lambda s: s.session("2 s").aggregate(**CALLS),
     "windows of rows that overlap": lambda s: s.group_by("s").window_rows(7, 3).aggregate(**CALLS),
     "windows of values": lambda s: s.group_by("k").window_values("ts", 5, 2).aggregate(**CALLS),
@@ -56,12 +100,23 @@ ANY = {
 }
 
 
+ALL = {**ANY, "early": lambda s: s.window("20 s").group_by("k").aggregate(early="3 s", **CALLS)}
+"""Also those of which early results come otherwise after a restore."""
+
+THREADED = ("window", "sliding window", "early", "join", "left join", "semi join", "asof join")
+"""Kinds that several threads share."""
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "ROWS_MIN", 0)
     monkeypatch.setattr(background_copy, "AT_ONCE", 8)
     monkeypatch.setattr(background_copy, "PICKED_AT_ONCE", 8)
     monkeypatch.setattr(groups, "LEFT_MOST", 5)
+    for spare in ("joins.distinct.KEYS_SPARE", "windows.running.SPARE"):
+        monkeypatch.setattr(f"medusa.engine.operators.{spare}", 10)
+    monkeypatch.setattr("medusa.engine.core.keyed_table.SLOTS_SPARE", 10)
+    monkeypatch.setattr("medusa.engine.udf.key_states.SPARE", 10)
     monkeypatch.setattr("medusa.engine.state.checkpoint.FULL_BYTES_MIN", 0)
 
 
@@ -98,7 +153,8 @@ STEPS = st.tuples(
 
 
 @pytest.mark.parametrize(
-    ("kind", "threads"), [*((kind, 1) for kind in ANY), ("sliding window", 2), ("join", 2)]
+    ("kind", "threads"),
+    [*((kind, 1) for kind in ALL), *((kind, n) for kind in THREADED for n in (2, 4))],
 )
 @given(steps=st.lists(STEPS, min_size=4, max_size=24), seed=st.integers(0, 99))
 @settings(max_examples=5, deadline=None)
@@ -108,7 +164,7 @@ def test_a_whole_one_and_its_deltas_make_the_state_of_that_moment(
     disk = Disk("here")
     checkpoints = Checkpoints(disk, secret=SECRET)
     now = 100
-    with started(ANY[kind], threads) as run:
+    with started(ALL[kind], threads) as run:
         fragment = run._fragment
         push(run, seed, now, 300, 300)
         for step, (rows, keys, passed, what) in enumerate(steps):
@@ -202,6 +258,40 @@ def test_a_delta_has_what_changed_and_compares_nothing(kind: str, monkeypatch: p
         known, files = capture()
         assert known.whole == names - known.changed.keys() - known.same
         assert known.whole
+
+
+@pytest.mark.parametrize("kind", SLOTTED)
+def test_a_delta_has_the_keys_that_changed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("medusa.engine.operators.joins.distinct.KEYS_SPARE", 1000)  # none is forgotten
+    checkpoints = Checkpoints(Disk("here"), secret=SECRET)
+    with started(SLOTTED[kind]) as run:
+
+        def capture() -> tuple[Known, dict[str, Buffer]]:
+            copying = run._fragment.captured(checkpoints.capture())
+            files, known = copying.files(), copying.known()
+            checkpoints.save(files, {}, known)
+            return known, files
+
+        def feed(keys: list[int], now: int) -> None:
+            run.push("s", {"ts": [now] * len(keys), "k": keys, "s": [f"key {k}" for k in keys], "v": keys})
+            run.push("s", {"ts": [now + 4], "k": [1], "s": ["later"], "v": [0.0]})
+            run.take("o")
+
+        feed(list(range(400)), 100)
+        known, _ = capture()
+        names = set(known.whole)
+        assert len(names) == (2 if kind == "table" else 1)  # the look-up has a copy
+        known, files = capture()
+        assert known.same == names
+        assert not names & files.keys()
+        feed([4, 200], 120)  # beyond the period of ``distinct``
+        known, files = capture()
+        assert known.changed.keys() == names
+        for name in names:  # and the row that made time pass before
+            assert read_table(files[delta.part_names(name)[0]]).num_rows == 3
+        feed(list(range(400)), 140)
+        known, _ = capture()
+        assert known.whole == names
 
 
 @pytest.mark.parametrize("kind", ["sessions", "windows of rows"])

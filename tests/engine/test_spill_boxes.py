@@ -208,6 +208,30 @@ def test_the_same_of_many_more_rows_and_moments(name: str, tmp_path: Path) -> No
     assert spilled > 20
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", ["inner", "full", "left", "anti"])
+def test_rows_on_disk_that_nothing_can_meet_any_more_are_no_part_of_a_checkpoint(
+    name: str, tmp_path: Path
+) -> None:
+    """A part on disk isn't told of boundaries that bring nothing: what it held still was refused later."""
+    for seed in range(4):
+        folders = [tmp_path / f"{seed} {kind}" for kind in ("plain", "spilling")]
+        for folder in folders:
+            folder.mkdir()
+        plain, spilling = Life(name, folders[0], {}), Life(name, folders[1], SPILLS)
+        for number, (source, table) in enumerate(pushes(random.Random(seed), 40)):
+            plain.push(source, table)
+            spilling.push(source, table)
+            box = spilling.run._fragment.boxes["box"]
+            assert isinstance(box, SpillBox)
+            box.spill(1 << 40)
+            if number % 3 == 2:
+                spilling.run.checkpoint()
+                spilling.run.close()
+                spilling.run = md.restore(spilling.folder / "state", spill=spilling.folder / "spill")
+        assert spilling.ended() == plain.ended()
+
+
 class Disk:
     """What a run's spill folder does, told by a test."""
 

@@ -22,7 +22,19 @@ from medusa.query.rewrite.split import merge, split
 from medusa.query.types import schema_to_arrow
 from tests.engine.queries import SCHEMA, inputs
 from tests.engine.test_properties import Driver, check
-from tests.engine.user_functions import OUT, STATE, Alarms, Count, Restless, Session
+from tests.engine.test_user_properties import ACCOUNT, FROM
+from tests.engine.user_functions import (
+    COPIES,
+    DOUBLED,
+    OUT,
+    STATE,
+    Alarms,
+    Count,
+    Restless,
+    Session,
+    copies,
+    doubled,
+)
 from tests.oracle.query import Promise, Push, answer, plain
 
 Build = Callable[[md.Stream, md.Stream], md.Stream]
@@ -66,6 +78,40 @@ def _several(operator: type) -> Build:
     )
 
 
+def _table(box: str = "x", **more: Any) -> Build:
+    """A table that is changed in three ways, and looked up before and behind."""
+
+    def build(a: md.Stream, b: md.Stream) -> md.Stream:
+        acc = a.query.table(box, key="k", schema=ACCOUNT, **more)
+        a.query.sink("then", b.lookup(acc, suffix="_then", name="x" if box != "x" else "then_looked"))
+        changed = {"total": "table.total + v", "seen": "table.seen + 1", "s": "s"}
+        u = a.update(acc, set=changed, insert={"total": "v", "s": "'new'", "odd": "n % 2 = 1"})
+        a.query.sink("u", u)
+        a.query.sink("w", b.filter("n < 7").update(acc, set={"seen": "n", "odd": "n = 2"}))
+        a.query.sink("d", b.filter("n % 3 = 1").delete(acc))
+        return u.lookup(acc, how="inner", suffix="_now", name="again")
+
+    return build
+
+
+def _two_keys(box: str) -> Build:
+    def build(a: md.Stream, b: md.Stream) -> md.Stream:
+        schema = {"n": "int64", "x": "float64", "who": "utf8"}
+        acc = a.query.table(box, key=["who", "x"], schema=schema, expire=9)
+        a.query.sink("u", a.update(acc, set={"n": "n"}, by={"who": "s", "x": "v"}))
+        return b.lookup(acc, how="inner", by=["s", "v"], name="x" if box != "x" else "found")
+
+    return build
+
+
+def _failing_table(a: md.Stream, b: md.Stream) -> md.Stream:
+    """Rows whose key fails, and rows of which what is stored fails: they change nothing."""
+    acc = a.query.table("x", key="k", schema={"k": "int64", "n": "int64"})
+    by = "CAST(10 // n AS int64)"
+    a.query.sink("u", a.update(acc, set={"n": "10 // (table.n - 3)"}, insert={"n": "n"}, by=by))
+    return b.lookup(acc, by=by, suffix="_now")
+
+
 BUILDS: dict[str, Build] = {
     "filter": lambda a, b: a.filter("v > 0.5 or v is null", name="x"),
     "failing": lambda a, b: a.filter("1 // n >= 0", name="x"),
@@ -74,6 +120,9 @@ BUILDS: dict[str, Build] = {
     "route": lambda a, b: a.route("v > 1", "k = 2", name="x")[1],
     "semantic_drop": lambda a, b: a.drop(where="v > 1", name="x"),
     "window_drop": lambda a, b: a.drop(0.5, window=10, name="x").dropped,
+    "apply": lambda a, b: a.apply(copies, COPIES, name="x"),
+    "apply by": lambda a, b: a.apply(copies, COPIES, by=["k", "s"], name="x"),
+    "apply failing key": lambda a, b: a.apply(doubled, DOUBLED, by="10 // n", name="x"),
     "tumbling": lambda a, b: a.window(10).group_by("k").aggregate(**AGGREGATES, name="x"),
     "sliding": lambda a, b: a.window(12, advance=5).group_by("k", "s").aggregate(**AGGREGATES, name="x"),
     "nan": lambda a, b: a.window(10).group_by("v").aggregate(c=md.count(), name="x"),
@@ -98,6 +147,14 @@ BUILDS: dict[str, Build] = {
     "asof_join": lambda a, b: a.asof_join(b, on="k", within=20, name="x"),
     "asof_join inner": lambda a, b: a.asof_join(b, on="k", how="inner", name="x"),
     **{f"process {each.__name__}": _process(each) for each in (Session, Count, Alarms, Restless)},
+    "table": _table(),
+    "table given": _table(from_=FROM),
+    "table expiring": _table(from_=FROM, expire=5),
+    "table of two keys": _two_keys("x"),
+    "failing table": _failing_table,
+    "lookup": _table("acc", from_=FROM),
+    "lookup expiring": _table("acc", expire=5),
+    "lookup of two keys": _two_keys("acc"),
     **{f"several {each.__name__}": _several(each) for each in (Session, Count, Alarms, Restless)},
 }
 
@@ -125,7 +182,7 @@ def outcome(q: md.Query, events: Iterable[Push | Promise], cuts: list[int], relo
     return {sink: plain(table.to_pylist()) for sink, table in driver.tables().items()}
 
 
-ROWS = ("filter", "failing", "select", "with_columns", "route", "semantic_drop", "window_drop")
+ROWS = ("filter", "failing", "select", "with_columns", "route", "semantic_drop", "window_drop", "apply")
 
 
 def split_graph(graph: Graph, kind: str, data: st.DataObject) -> Graph:

@@ -27,12 +27,12 @@ from tests.oracle.query import Promise, Push, plain
 EXAMPLES = 10
 
 
-def split_now(driver: Driver, n: int, **options: Any) -> None:
-    _change(driver, split_running(driver.fragment, "x", n, **{"ranges": "even", "block": 2} | options))
+def split_now(driver: Driver, n: int, box: str = "x", **options: Any) -> None:
+    _change(driver, split_running(driver.fragment, box, n, **{"ranges": "even", "block": 2} | options))
 
 
-def merge_now(driver: Driver) -> None:
-    _change(driver, merge_running(driver.fragment, "x"))
+def merge_now(driver: Driver, box: str = "x") -> None:
+    _change(driver, merge_running(driver.fragment, box))
 
 
 def _change(driver: Driver, made: Any) -> None:
@@ -137,7 +137,7 @@ def split_by(driver: Driver, n: int, ranges: str) -> None:
 
 
 def weighed(kind: str) -> list[str]:
-    return ["even"] if kind in ROWS else ["even", "weight"]
+    return ["even"] if kind in ROWS or kind.startswith("apply") else ["even", "weight"]
 
 
 KEYS = {

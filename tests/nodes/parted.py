@@ -64,9 +64,52 @@ def timers(rows):
     return rows.process(made, out, by="seg", state=keyed_timers.STATE, name="box")
 
 
+@md.register("tests.parted.ones")
+def ones(batch):
+    """As many rows of each as its last digit says, up to three."""
+    times = [int(str(v)[-1]) % 4 for v in batch["v"].to_pylist()]
+    rows = [row for row, count in enumerate(times) for _ in range(count)]
+    return {"_row": rows, "seg": batch["seg"].take(pa.array(rows, pa.int64())), "one": [1] * len(rows)}
+
+
+def called(rows):
+    return rows.apply(ones, {"seg": "int64", "one": "int64"}, by="seg", name="box")
+
+
+def table(rows, box="box"):
+    """What is stored is looked up again by what stored it, and by what deletes."""
+    schema = {"seg": "int64", "n": "int64", "v": "int64"}
+    given = {"seg": [3, 100], "n": [1000, 1], "v": [0, 0]}
+    held = rows.query.table(box, key="seg", schema=schema, from_=given, expire="20s")
+    looked = rows.lookup(held, name="looked" if box == "box" else "box")
+    gone = rows.filter("v % 5 = 4", name="rest").delete(held)
+    changed = rows.update(held, set={"n": "table.n + 1", "v": "v"}, insert={"n": "1", "v": "v"})
+    columns = ("seg", "n", "v")
+    rows.query.sink("gone", gone)
+    rows.query.sink("changed", changed.lookup(held, suffix="_now", name="again").select(*columns))
+    return looked.select("seg", "n", v="v_right")
+
+
+def looked_up(rows):
+    return table(rows, "held")
+
+
 KINDS = {
     each.__name__: each
-    for each in (window, sliding, session, running, distinct, passing, joined, united, timers)
+    for each in (
+        window,
+        sliding,
+        session,
+        running,
+        distinct,
+        passing,
+        joined,
+        united,
+        timers,
+        called,
+        table,
+        looked_up,
+    )
 }
 
 
@@ -83,7 +126,7 @@ def query(kind):
 
 @lru_cache(maxsize=len(KINDS))
 def known(kind):
-    """The query, the columns of its source, the rows, and what they give."""
+    """The query, the columns of its source, the rows, and what they give, by sink."""
     q = query(kind)
     schema = next(box.schema for box in q.graph.boxes if box.id == "rows")
     times = [max(0, n - n * 7 % 5) * 250_000 for n in range(ROWS)]
@@ -94,7 +137,7 @@ def known(kind):
             "v": [n * 37 % 101 for n in range(ROWS)],
         }
     ).cast(schema_to_arrow(schema))
-    return q, schema, rows, collect(q, rows=rows)["out"]
+    return q, schema, rows, collect(q, rows=rows)
 
 
 class Parting:
@@ -116,13 +159,15 @@ class Parting:
         self.fed.start()
         self.publisher = self.fed.client("publisher", "e")
         if at is None:
-            ends = ["out"] if kind == "joined" else ["last", "out"]
+            ends = [*self.want] if kind == "joined" else ["last", *self.want]
             here = [box.id for box in self.q.graph.boxes if box.id not in ("rows", "all_rows", *ends)]
             at = {"e": ["rows", "all_rows"], "m": here, "c": ends}
         reply, _ = self.fed.answer(self.publisher, self.publisher.deploy(self.q, at))
         assert reply.code == "", reply
         self.reader = self.fed.client("reader", next(node for node, boxes in at.items() if "out" in boxes))
-        self.reader.read("q.out")
+        self.streams = [f"q.{sink}" for sink in self.want]
+        for stream in self.streams:
+            self.reader.read(stream)
         self.orderer = self.fed.client("orderer", "c")
         self.fed.run(for_us=600_000)  # Who asked for a stream too early asks again after a while.
         now_us = self.fed.world.now_us
@@ -203,12 +248,13 @@ class Parting:
 
     def settled(self):
         nodes = self.fed.nodes.values()
-        if not all(node.alive for node in nodes) or "q.out" not in self.reader.ended:
+        if not all(node.alive for node in nodes) or not self.reader.ended.issuperset(self.streams):
             return False
         return not any(node.brain.orders.splits.status() for node in nodes)
 
     def check(self):
         """Everything arrived, once, in the order of one program."""
         assert self.fed.run(self.settled, for_us=20_000_000), self.fed.last()[-3000:]
-        got = pa.Table.from_batches(self.reader.rows.get("q.out", []), self.want.schema)
-        assert difference(got, self.want) is None
+        for sink, want in self.want.items():
+            got = pa.Table.from_batches(self.reader.rows.get(f"q.{sink}", []), want.schema)
+            assert difference(got, want) is None, sink

@@ -17,7 +17,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.move import Move
 from tests.nodes.parted import KINDS, Parting
 
-FEW = ("window", "passing", "joined", "united", "timers")
+FEW = ("window", "passing", "joined", "united", "timers", "called", "table", "looked_up")
 PARTS = ["q/box-1", "q/box-2", "q/box-3"]
 
 
@@ -68,7 +68,7 @@ def dies(what, turn, unsynced, kind="united"):
     return over
 
 
-@pytest.mark.parametrize("kind", ["united", "timers"])
+@pytest.mark.parametrize("kind", ["united", "timers", "table", "looked_up"])
 @pytest.mark.parametrize("unsynced", ["lost", "kept"])
 @pytest.mark.parametrize(("what", "turn"), [("split", 14), ("merge", 14)])
 def test_whenever_its_node_dies_the_box_is_whole_or_in_parts(what, turn, unsynced, kind):
@@ -77,12 +77,28 @@ def test_whenever_its_node_dies_the_box_is_whole_or_in_parts(what, turn, unsynce
 
 @pytest.mark.full
 @pytest.mark.issue(6)
-@pytest.mark.parametrize("kind", ["united", "timers"])
+@pytest.mark.parametrize("kind", ["united", "timers", "table", "looked_up"])
 @pytest.mark.parametrize("unsynced", ["lost", "kept", "torn"])
 @pytest.mark.parametrize("what", ["split", "merge"])
 def test_at_each_turn(what, unsynced, kind):
     """Up to one at which the order is done."""
     assert any(dies(what, turn, unsynced, kind) for turn in range(1, 240))
+
+
+def test_what_goes_past_the_box_has_not_the_name_of_what_another_node_sends():
+    """A look-up reads what its table is changed by, and stands below: two nodes sent a stream of one name."""
+    world = Parting("table")
+    reply, _ = world.told(world.split())
+    assert reply.code == "", reply
+    specs = [hosted.spec for hosted in world.fed.nodes["m"].brain.fragments.values()]
+    sent = [stream for spec in specs for stream in spec.streams.values()]
+    read = {feed.stream for spec in specs for feed in spec.feeds if feed.node != "m"}
+    assert read == {"q.all_rows"}
+    assert "q.all_rows.below.box" in sent
+    assert not read & set(sent)
+    reply, _ = world.told(world.merge())
+    assert reply.code == "", reply
+    world.check()
 
 
 # --- what is refused, and what comes in between -----------------------------------------------------

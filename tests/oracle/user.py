@@ -16,6 +16,8 @@ from medusa.query.boxes import Apply, Lookup, Process, Table
 from tests.oracle import query as q
 
 BEFORE = -(10**15)
+INPUT = 1 << 52
+"""Of a part of a table: the place of a row is that of its router, behind all rows of the inputs before."""
 
 
 # Apply: name -> what becomes of a row; None: it is dead.
@@ -39,8 +41,9 @@ APPLIED: dict[str, Callable[[dict[str, Any]], list[dict[str, Any]] | None]] = {
 
 
 def applied(box: Apply, rows: list[q.Row]) -> list[q.Row]:
+    hidden = () if box.position is None else (box.position,)
     return [
-        q.Row(values, row.time, row.late, row.moment)
+        q.Row(values | {name: row.values[name] for name in hidden}, row.time, row.late, row.moment)
         for row in rows
         for values in APPLIED[box.function.name](row.values) or []
     ]
@@ -175,6 +178,7 @@ def changes_of(box: Table, inputs: tuple[list[q.Row], ...]) -> list[tuple[int, q
     for time, number, _, row in in_time(inputs):
         update = box.updates[number]
         keys = {key.name: q.value(key.expression, row) for key in update.keys}
+        more = {} if box.position is None else {box.position: number * INPUT + row.values[box.position]}
         mark = tuple(q.same(v) for v in keys.values())
         old = stored.get(mark)
         if old is not None and old[0] is not None and box.expire_us is not None:
@@ -182,7 +186,7 @@ def changes_of(box: Table, inputs: tuple[list[q.Row], ...]) -> list[tuple[int, q
         if update.delete:
             if old is not None:
                 del stored[mark]
-                made.append((number, q.Row({**old[1], **keys}, time), True))
+                made.append((number, q.Row({**old[1], **keys, **more}, time), True))
             continue
         if old is not None:
             both = q.Row({**row.values, **{f"table.{n}": v for n, v in old[1].items()}}, time)
@@ -193,7 +197,7 @@ def changes_of(box: Table, inputs: tuple[list[q.Row], ...]) -> list[tuple[int, q
         else:
             continue
         stored[mark] = (time, new)
-        made.append((number, q.Row({name: new[name] for name in names}, time), False))
+        made.append((number, q.Row({name: new[name] for name in names} | more, time), False))
     return made
 
 
@@ -203,9 +207,10 @@ def table(box: Table, *inputs: list[q.Row], port: str = "") -> list[q.Row]:
     if port:
         return [row for number, row, _ in made if port == f"u{number}"]
     nothing = dict.fromkeys(field.name for field in box.schema)
-    rows = [q.Row({**nothing, "_deleted": True, "_expire": None}, BEFORE)]
+    hidden = {} if box.position is None else {box.position: -1}
+    rows = [q.Row({**nothing, **hidden, "_deleted": True, "_expire": None}, BEFORE)]
     given = [] if box.rows is None else pa.ipc.open_stream(io.BytesIO(box.rows)).read_all().to_pylist()
-    rows += [q.Row({**values, "_deleted": False, "_expire": None}, BEFORE) for values in given]
+    rows += [q.Row({**values, **hidden, "_deleted": False, "_expire": None}, BEFORE) for values in given]
     return rows + [
         q.Row({**row.values, "_deleted": deleted, "_expire": box.expire_us}, row.time)
         for _, row, deleted in made
@@ -214,7 +219,9 @@ def table(box: Table, *inputs: list[q.Row], port: str = "") -> list[q.Row]:
 
 def looked_up(box: Lookup, rows: list[q.Row], changes: list[q.Row]) -> list[q.Row]:
     names = [key.name for key in box.keys]
-    columns = [name for name in changes[0].values if name not in (*names, "_deleted", "_expire")]
+    # A part of a look-up may have no change at all.
+    known = changes[0].values if box.table is None else [field.name for field in box.table.schema]
+    columns = [name for name in known if name not in (*names, "_deleted", "_expire")]
     made = []
     for row in sorted(q.on_time(rows), key=lambda row: row.time or 0):
         assert row.time is not None

@@ -284,7 +284,7 @@ def test_it_is_found_with_its_latency_and_capacity_and_runs_what_moves_there(tmp
     with (
         md.node(a) as node,
         Node(there, elsewhere=lambda settings: participant("spark1")) as far,
-        node.connect() as fed,
+        node.connect("60s") as fed,
         far.connect() as other,
     ):
         fed.deploy(q, at={"a": ["rows"]})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +15,18 @@ from medusa.query.boxes import Function
 from medusa.query.user_registry import check_functions, reference, registered, resolve
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64"}
+
+MAKES_A_TABLE = """
+import os
+import medusa as md
+
+q = md.Query("q")
+q.sink("out", q.source("a", {"k": "int64"}, time=None))
+md.collect(q, a={"k": [1]})  # What is begun once for all has begun.
+before = len(os.listdir("/proc/self/task"))
+q.table("acc", key="k", schema={"k": "int64", "v": "float64"}, from_={"k": [1, 2], "v": [0.5, None]})
+print(len(os.listdir("/proc/self/task")) - before, "threads more")
+"""
 
 
 @md.register("registry.same", version=2)
@@ -140,6 +155,16 @@ class TestRefused:
         refused(lambda q, a: a.lookup(table(q), suffix=""), "'v' stands twice")
         refused(lambda q, a: a.lookup("acc"), "expected a table, got str")
         refused(lambda q, a: a.late.lookup(table(q)), "needs a time")
+
+    @pytest.mark.skipif(
+        not Path("/proc/self/task").exists(), reason="threads are counted as Linux shows them"
+    )
+    def test_a_table_is_made_in_the_thread_of_its_caller(self) -> None:
+        """A thread of pyarrow's that still has its rows when the program ends aborts that."""
+        done = subprocess.run(
+            [sys.executable, "-c", MAKES_A_TABLE], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "0 threads more\n"), done.stderr
 
     def test_an_update_fed_by_a_look_up_of_its_table(self) -> None:
         def build(q: md.Query, a: md.Stream) -> None:

@@ -13,6 +13,7 @@ from medusa.errors import QueryError
 from medusa.query.boxes import Input, KeyRouter, OrderedMerge
 from medusa.query.rewrite.key_ranges import HASHES, even_cuts, ranges_of_seen, shares
 from medusa.query.rewrite.split import find_split, merge, routed_box, split
+from medusa.query.stream.keyed_table import KeyedTable
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64"}
 
@@ -70,11 +71,21 @@ def test_parts_can_be_split_again_and_merged_again() -> None:
         ("a", "source"),
         ("o", "sink"),
         ("dead", r"its \.dead is read"),
+        ("async", "its calls at a time are counted over all of its rows"),
+        ("fixed", "nothing updates it, so its look-ups have all of it"),
+        ("looks", "nothing updates its table, so no boundary comes of it"),
         ("nothing", "has no box 'nothing'"),
     ],
 )
 def test_what_would_change_the_answer_is_refused_with_the_reason(kind: str, why: str) -> None:
     q, a = query()
+
+    async def later(batch):
+        return batch
+
+    def fixed() -> KeyedTable:
+        return q.table("fixed", key="k", schema={"k": "int64"}, from_={"k": [1]})
+
     made = {
         "top": lambda: a.window(10).group_by("k").top(2, by="v", name="top"),
         "bsort": lambda: a.bsort("v", slack=2, by="k", name="bsort"),
@@ -82,6 +93,9 @@ def test_what_would_change_the_answer_is_refused_with_the_reason(kind: str, why:
         "values": lambda: a.group_by("k").window_values("v", 2.0).aggregate(n=md.count(), name="values"),
         "running": lambda: a.running(n=md.count(), name="running"),
         "semi": lambda: a.join(a.filter("v > 1"), on="k", within=3, how="semi", name="semi"),
+        "async": lambda: a.apply(later, SCHEMA, name="async"),
+        "fixed": lambda: a.lookup(fixed()),
+        "looks": lambda: a.lookup(fixed(), name="looks"),
         "dead": lambda: a.filter("1 // k > 0", name="dead").dead,
     }
     q.sink("o", made.get(kind, lambda: a)())

@@ -12,7 +12,7 @@ import medusa as md
 from medusa.cli.main import main
 from medusa.nodes.deploy import query_plan
 from tests.runtime.test_standby_deploy import AT, four_nodes, query
-from tests.system.nodes import until
+from tests.system.nodes import TIMEOUT, until
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, md.Nod
 
 @pytest.fixture
 def fed(nodes: dict[str, md.Node]) -> Iterator[md.Federation]:
-    with md.connect(nodes["a"].address) as made:
+    with md.connect(nodes["a"].address, timeout=TIMEOUT) as made:
         until(lambda: set(made.status()["peers"].values()) == {"up"})
         yield made
 
@@ -32,6 +32,11 @@ def shown(fed: md.Federation) -> dict[str, int]:
     """What nodes say of their fragments, in us."""
     fragments = (each for status in fed.statuses(all=True) for each in status["fragments"])
     return {each["fragment"]: each["checkpoint_every_us"] for each in fragments}
+
+
+def until_shown(fed: md.Federation, expected: dict[str, int]) -> None:
+    """A node that is silent for a moment, as on a busy machine, says nothing of its fragments."""
+    until(lambda: shown(fed) == expected, what=lambda: f"{expected}, and {shown(fed)}")
 
 
 def test_it_is_planned_deployed_and_shown(fed: md.Federation) -> None:
@@ -44,9 +49,13 @@ def test_it_is_planned_deployed_and_shown(fed: md.Federation) -> None:
     assert said is not None
     assert (said["checkpoint_every"], said["standby"]) == ((("q/some", "c", 200_000),), {})
     assert said["warnings"] == ()
-    assert shown(fed) == {"q/rows": 3_000_000, "q/some": 200_000}
-    columns = fed.tables(all=True)["fragments"].select(["fragment", "checkpoint_every_us"]).to_pylist()
-    assert {each["fragment"]: each["checkpoint_every_us"] for each in columns} == shown(fed)
+    until_shown(fed, {"q/rows": 3_000_000, "q/some": 200_000})
+
+    def in_columns() -> dict[str, int]:
+        columns = fed.tables(all=True)["fragments"].select(["fragment", "checkpoint_every_us"]).to_pylist()
+        return {each["fragment"]: each["checkpoint_every_us"] for each in columns}
+
+    until(lambda: in_columns() == shown(fed), what=lambda: f"in columns, too: {in_columns()}")
     fed.undeploy("q")
 
 
@@ -55,14 +64,14 @@ def test_one_for_all_beside_who_stands_by(fed: md.Federation) -> None:
     assert said is not None
     assert said["standby"] == {"q/rows": ("c",)}
     assert said["checkpoint_every"] == (("q/rows", "b", 2_000_000), ("q/some", "c", 2_000_000))
-    assert shown(fed) == {"q/rows": 2_000_000, "q/some": 2_000_000}
+    until_shown(fed, {"q/rows": 2_000_000, "q/some": 2_000_000})
     fed.undeploy("q")
 
 
 def test_a_node_without_a_disk_shows_that_it_takes_none(fed: md.Federation) -> None:
     at = {"d": ["rows", "per_k", "some"]}
     fed.deploy(query(), at)
-    assert shown(fed) == {"q/rows": 0}
+    until_shown(fed, {"q/rows": 0})
     fed.undeploy("q")
 
 
@@ -129,7 +138,10 @@ def test_on_the_command_line(nodes: dict[str, md.Node], fed: md.Federation, tmp_
     done = medusa(*wish)
     assert done.exit_code == 0, done.output
     assert "q/some at c  checkpoint every 200ms\n" in done.output
-    status = CliRunner().invoke(main, ["status", "--node", nodes["a"].address, "--all"]).output
-    (line,) = [line for line in status.splitlines() if line.startswith("q/some")]
-    assert " 200ms " in line
+
+    def line_of_it() -> str:
+        status = CliRunner().invoke(main, ["status", "--node", nodes["a"].address, "--all"]).output
+        return next((line for line in status.splitlines() if line.startswith("q/some")), "")
+
+    assert " 200ms " in until(line_of_it, what="the status of its node")
     fed.undeploy("q")

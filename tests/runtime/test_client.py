@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pyarrow as pa
 import pytest
 
@@ -11,9 +13,10 @@ from tests.runtime.test_process import InThread, query, write
 
 
 @pytest.fixture
-def node(tmp_path_factory, monkeypatch):
+def node(tmp_path_factory, monkeypatch, request):
     folder = tmp_path_factory.mktemp("c")
-    more = '[limits]\ncheckpoint_every = "50ms"\nsubscriber_timeout = "1s"\n'
+    patience = getattr(request, "param", "60s")
+    more = f'[limits]\ncheckpoint_every = "50ms"\nsubscriber_timeout = "{patience}"\n'
     made = InThread(write(folder, more=more), monkeypatch)
     yield f"ipc://{folder}/a"
     made.stop()
@@ -231,6 +234,7 @@ def test_a_wait_without_rows_ends(fed):
         trains.next()
 
 
+@pytest.mark.parametrize("node", ["1s"], indirect=True)
 def test_a_reader_that_takes_nothing_is_cut_off_and_told_where(fed):
     """One window of credit fills; then nothing moves for longer than the node is patient."""
     rows = 200_000
@@ -246,11 +250,14 @@ def test_a_reader_that_takes_nothing_is_cut_off_and_told_where(fed):
         assert caught.value.code == "E_CUT_OFF"
         assert 0 < taken < 5 * rows
         at = trains.next_row
-    with fed.subscribe("q.out", from_=at) as rest:
-        more = 0
-        while taken + more < 5 * rows:
-            more += len(rest.next("20s"))
-        assert taken + more == 5 * rows
+    more = 0
+    while taken + more < 5 * rows:
+        with contextlib.suppress(LinkError), fed.subscribe("q.out", from_=at + more) as rest:
+            while taken + more < 5 * rows:
+                train = rest.next("20s")  # On a busy machine it may be cut off once more.
+                assert train.first_seq == at + more
+                more += len(train)
+    assert taken + more == 5 * rows
 
 
 def test_a_node_that_takes_nothing_fills_and_then_refuses(fed, monkeypatch):

@@ -35,7 +35,10 @@ def query(name):
 def test_orders_name_it_and_the_query_runs_on(nodes, monkeypatch):
     monkeypatch.setattr(moves, "ANSWER_US", 2_000_000)
     away = r"node 'a' doesn't answer, seen \d+ s ago: it coordinates query 'q'"
-    with md.connect(nodes["a"].address) as fed, md.connect(nodes["b"].address, timeout="1s") as other:
+    with (
+        md.connect(nodes["a"].address, timeout="60s") as fed,
+        md.connect(nodes["b"].address, timeout="60s") as other,
+    ):
         fed.deploy(query("q"), at={"b": ["rows", "per_k"], "c": ["some"]})
         nodes["a"].close()
         with pytest.raises(md.LinkError, match=f"waited 3s for an answer.*: {away}") as caught:

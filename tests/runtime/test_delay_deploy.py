@@ -42,7 +42,7 @@ def medusa(node: md.Node, path: Path, *more: str) -> Result:
 def test_planned_deployed_and_shown(node: md.Node, tmp_path: Path) -> None:
     path = tmp_path / "q.json"
     path.write_text(query().to_json())
-    with node.connect() as fed:
+    with node.connect("60s") as fed:
         plan = fed.plan(query())
         assert str(plan.delays[0]).startswith(PROMISE)
         assert fed.plan(query(None)).delays == ()
@@ -74,7 +74,7 @@ def test_too_little_is_refused_by_a_plan_as_by_a_deployment_with_the_least(
 ) -> None:
     path = tmp_path / "q.json"
     path.write_text(query("500ms").to_json())
-    with node.connect() as fed:
+    with node.connect("60s") as fed:
         for refused in (fed.plan, fed.deploy):
             with pytest.raises(LinkError, match="sink 'out': delay: 500ms is too little") as caught:
                 refused(query("500ms"))

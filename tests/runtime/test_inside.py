@@ -19,7 +19,7 @@ from medusa.runtime.keys.key_files import CurveKey, read_public, write_key
 from medusa.runtime.node.loop import NodeLoop
 
 SCHEMA = {"ts": "int64", "v": "int64"}
-DEADLINE_S = 60
+DEADLINE_S = 240
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_functions_of_the_program_are_there(folder: Path) -> None:
 
     q = md.Query("q")
     q.sink("out", q.source("rows", SCHEMA, time="ts", unit="us").apply(twice, SCHEMA))
-    with md.node(fields(folder)) as node, node.connect() as fed:
+    with md.node(fields(folder)) as node, node.connect("60s") as fed:
         fed.deploy(q)
         fed.publish("q.rows", {"ts": [1], "v": [21]})
         with fed.subscribe("q.out", from_="oldest") as trains:

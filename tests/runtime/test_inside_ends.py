@@ -243,5 +243,5 @@ def test_the_end_of_a_program_with_a_node(folder: Path, how: str, code: int) -> 
         assert done.stderr == ""
     else:
         assert done.stderr.rstrip().endswith("KeyboardInterrupt")
-    with md.node(fields(folder)) as node, node.connect() as fed:
+    with md.node(fields(folder)) as node, node.connect("60s") as fed:
         assert fed.subscribe("q.out", from_="oldest").next("30s").batch.to_pylist() == [{"ts": 1, "v": 1}]

@@ -19,7 +19,7 @@ from medusa.ports import Task
 from medusa.runtime.machine.event_loop import LoopTasks
 from medusa.runtime.machine.interrupts import INTERRUPTS
 
-DEADLINE_S = 60
+DEADLINE_S = 240
 
 gates: queue.Queue[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = queue.Queue()
 

@@ -12,7 +12,7 @@ from medusa.errors import ConfigError, LinkError
 from medusa.nodes.config.settings import parse
 from medusa.runtime.keys.key_files import CurveKey, read_public, write_key
 from medusa.runtime.transport.first_use import Introduction, ask, pin, pinned
-from tests.runtime.test_keyed_node import PEER, Place, fails
+from tests.runtime.test_keyed_node import PEER, Place, fails, fails_soon
 from tests.runtime.test_process import InThread
 
 KEY, OTHER = CurveKey.new().public, CurveKey.new().public
@@ -134,7 +134,9 @@ def test_a_node_is_trusted_at_first_and_another_never(place, monkeypatch, capsys
     write_key(place.folder / "a.key", "node", CurveKey.new())
     node = InThread(str(place.folder / "a.toml"), monkeypatch)
     where = capsys.readouterr().err.split("introduces itself at ")[1].split()[0]
-    error = fails(lambda: place.connect(**first, introduction=where, timeout="500ms"), "link.server_key")
+    error = fails_soon(
+        lambda timeout: place.connect(**first, introduction=where, timeout=timeout), "link.server_key"
+    )
     assert f"pinned in {pins}" in error.hint
     assert place.address in error.hint
     node.stop()
@@ -144,8 +146,8 @@ def test_a_key_that_was_introduced_wrongly_is_not_pinned(place, monkeypatch):
     node = InThread(str(place.folder / "a.toml"), monkeypatch)
     pins = place.folder / "known"
     liar = Introduction("tcp://127.0.0.1:*", PEER.public)
-    given = {"server_key": None, "trust_first_use": pins, "introduction": liar.address, "timeout": "500ms"}
-    fails(lambda: place.connect(**given), "link.server_key", "waited 500ms")
+    given = {"server_key": None, "trust_first_use": pins, "introduction": liar.address}
+    fails_soon(lambda timeout: place.connect(**given, timeout=timeout), "link.server_key", "waited ")
     assert not pins.exists()
     liar.close()
     node.stop()

@@ -8,6 +8,7 @@ import medusa as md
 from medusa.errors import DataError, LinkError
 from tests.runtime.test_named import WAIT, started
 from tests.runtime.test_process import query
+from tests.system.nodes import until
 
 
 @pytest.fixture
@@ -71,6 +72,8 @@ def test_rows_of_a_name_are_numbered_on(fed, node):
         out.publish(rows(4))
         out.boundary(4)
     assert read(fed, 4) == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    until(lambda: named(fed, "w/7")["boundary_us"] == 4, what="its boundary has come")
+    until(lambda: named(fed, "w/7")["durable_row"] == 4, what="all is durable")
     seen = named(fed, "w/7")
     assert seen | {"from": ""} == {
         "source": "rows",

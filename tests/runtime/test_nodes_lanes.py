@@ -12,6 +12,7 @@ import pytest
 import medusa as md
 from medusa.runtime.transport.connection import Connection
 from medusa.runtime.transport.zeromq import Transport
+from tests.system.nodes import until
 
 SOURCES = ("one", "two", "three")
 TRAINS = 30
@@ -87,4 +88,4 @@ def test_rows_of_nodes_with_several_connections_arrive_though_some_break(
             assert got == list(range(TRAINS * ROWS))
         assert broken >= 2
         assert b.status()["lost_rows"] == 0
-        assert b.status()["peers"] == {"a": "up"}
+        until(lambda: b.status()["peers"] == {"a": "up"}, what="a is there")

@@ -118,7 +118,7 @@ def test_planned_and_deployed_at_a_node(tmp_path):
     config = {"name": "a", "listen": "tcp://127.0.0.1:*", "data": str(tmp_path / "a")}
     path = tmp_path / "q.json"
     path.write_text(query().to_json())
-    with md.node(config) as node, node.connect() as fed:
+    with md.node(config) as node, node.connect("60s") as fed:
         assert set(fed.plan(query(), at=md.balance()).at) == {"a"}
         ran = CliRunner().invoke(
             main, ["deploy", str(path), "--node", node.address, "--balance", "--dry-run", "--json"]

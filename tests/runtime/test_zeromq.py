@@ -16,7 +16,7 @@ from medusa.runtime.transport.refusals import Refused
 from medusa.runtime.transport.round_size import MESSAGES_MAX, MESSAGES_MIN, RoundSize
 from medusa.runtime.transport.zeromq import PARTS_MAX, Arrival, LinkDown, LinkUp, Transport
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def until(condition, *transports, deadline_s=DEADLINE_S):

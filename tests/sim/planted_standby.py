@@ -9,15 +9,43 @@ __all__ = ["BY_METHOD", "COORDINATORS", "HANDOVERS", "STANDBY"]
 _SCENARIOS = ("standby",)
 
 STANDBY: dict[str, Mistake] = {
-    "a secondary acknowledges before it has fed": Mistake(
+    "a secondary acknowledges what is still to come": Mistake(
         area="replication",
-        about="A secondary says that it has fed what has only arrived. The owner lets go what came of "
-        "decisions that no "
-        "engine of a secondary has seen.",
+        about="A secondary says that it has one frame more than it has. The owner lets go what came of "
+        "decisions that nobody has who stands by.",
         edits=edit(
-            "nodes.migration.state_receiver:StateReceiver.done",
-            "return self._running[0] if self._running else self._frames",
-            "return self._frames",
+            "nodes.migration.state_receiver:StateReceiver.tick",
+            "frames=self.done,",
+            "frames=self.done + (self._secondary and self._opened),",
+        ),
+        scenarios=_SCENARIOS,
+        seed=6,
+    ),
+    "a secondary acknowledges out of order": Mistake(
+        area="replication",
+        about="A frame that comes before one that was lost counts as if both were there.",
+        edits=edit(
+            "nodes.migration.state_receiver:StateReceiver._take",
+            "self._told = -1\n            return",
+            "self._told = -1; self._frames = max(self._frames, message.frame + 1)\n            return",
+        ),
+        scenarios=_SCENARIOS,
+        seed=6,
+    ),
+    "what its engine hasn't fed is forgotten in a takeover": Mistake(
+        area="succession",
+        about="Who takes over goes on with what comes next, and not with what it has acknowledged and its "
+        "engine hasn't fed: rows that were shown are never made again.",
+        edits=edit(
+            "nodes.fragment.host:FragmentHost.own",
+            "self._unlinked = False",
+            "self._unlinked, self._forgotten = False, len(self._running)",
+        )
+        + edit(
+            "nodes.fragment.host:FragmentHost.ran",
+            "work = self._running.popleft()",
+            "work = self._running.popleft(); forgotten = getattr(self, '_forgotten', 0); "
+            "self._forgotten = max(forgotten - 1, 0); outputs = [] if forgotten else outputs",
         ),
         scenarios=_SCENARIOS,
         seed=6,

@@ -22,6 +22,8 @@ FOUND = (
     43,
     # Who stands by by amnesia counts as soon as the takeover is decided, and its disk did not say so.
     475,
+    # Results that nobody had read died with their node, and nobody said so.
+    463,
 )
 """Seeds that have shown something before."""
 

@@ -3,7 +3,7 @@
     python -m tests.system.decided_run STATE OUT ROWS KILLS SEED
 
 Each life is a fork that pushes rows from ``positions()`` in an order of its own, and appends every row
-that it takes to OUT as a line ``sink number row``; the last writes ``done``.
+that it takes to OUT as a line ``sink number row``; the last writes ``done``. All before it are killed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,19 @@ def live(state: str, out: str, total: int, seed: int, *, killed: bool) -> None:
             ready.release()
             if rng.random() < 0.4:
                 take(run, lines, SINKS)
+        if killed:
+            await_end(ready)
         run.finish()
         take(run, lines, SINKS)
         run.close()
         lines.write("done\n")
+
+
+def await_end(ready: threading.Semaphore) -> None:
+    """Who is to be killed is: where the machine is busy the rows may come to their end before that."""
+    while True:
+        ready.release()
+        threading.Event().wait(0.001)
 
 
 def die(ready: threading.Semaphore, pushes: int, after_s: float) -> None:
@@ -66,7 +75,7 @@ def die(ready: threading.Semaphore, pushes: int, after_s: float) -> None:
 def live_and_die(live: Callable[..., None], state: str, out: str, total: int, kills: int, seed: int) -> None:
     """Lives as forks, one after the other, until one comes to its end; prints how many were killed."""
     killed = 0
-    for number in range(10 * kills):
+    for number in range(kills + 1):
         child = os.fork()
         if child == 0:
             live(state, out, total, seed * 1_000 + number, killed=killed < kills)

@@ -25,6 +25,12 @@ def subscribed(fed: Federation, at: int) -> Subscription | None:
         return None
 
 
+def acknowledged(fed: Federation) -> int:
+    [output] = fed.status()["fragments"][0]["outputs"]
+    [named] = output["named"]
+    return named["acknowledged_row"]
+
+
 def main(address: str, path: str) -> None:
     store = sqlite3.connect(path)
     with store:
@@ -41,6 +47,8 @@ def main(address: str, path: str) -> None:
                 store.execute("insert into place values (?)", (end,))
             trains.ack(end)
         assert trains.lost_rows == 0
+        # What is acknowledged just before the connection is closed may not be heard.
+        until(lambda: acknowledged(fed) == trains.acked_row, what="the node has heard it")
         trains.close()
 
 

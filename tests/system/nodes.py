@@ -9,12 +9,34 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TypeVar
+
+from medusa.errors import LinkError, QueryError
+from medusa.query.boxes.base import PART_OF_SPLIT
 
 DEADLINE_S = 60.0
+START_S = 3 * DEADLINE_S
+"""Until a process says its first word: on a busy machine four that import it all at once took a minute."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 RUN = "import sys; from medusa.cli.main import main; sys.argv[0] = 'medusa'; main()"
+
+TIMEOUT = f"{DEADLINE_S:.0f}s"
+"""Of a client: on a busy machine nodes stand still for seconds, one after the other."""
+
+PATIENT_READERS = 'subscriber_timeout = "10min"'
+"""Of nodes whose readers rest: on a busy machine for longer than a plain one may."""
+
+PATIENT_DEPLOYMENTS = 'deploy_timeout = "30s"'
+"""All nodes have answered by then, also on a busy machine."""
+
+AGAIN = ("E_BUSY", "E_TIMEOUT", "E_BROKEN", "E_STANDBY", "E_FRAGMENT", "link.timeout")
+"""So an order is refused that may be given again: somebody didn't answer in time, or was just away."""
+
+_T = TypeVar("_T")
 
 
 class Nodes:
@@ -23,14 +45,14 @@ class Nodes:
     def __init__(self, folder: Path, names: list[str], *, limits: str = "") -> None:
         self.folder = folder
         self.names = names
-        self.limits = limits
+        self.limits = limits if "deploy_timeout" in limits else f"{PATIENT_DEPLOYMENTS}\n{limits}"
         self.addresses = {name: f"ipc://{folder}/{name}" for name in names}
         self.processes: dict[str, subprocess.Popen[str]] = {}
         for name in names:
             peers = "".join(f'{o} = "{self.addresses[o]}"\n' for o in names if o != name)
             self.config(name).write_text(
                 f'name = "{name}"\nlisten = "{self.addresses[name]}"\ndata = "{name}.data"\n'
-                f"[peers]\n{peers}[limits]\n{limits}\n"
+                f"[peers]\n{peers}[limits]\n{self.limits}\n"
             )
 
     def config(self, name: str) -> Path:
@@ -138,7 +160,7 @@ class Nursery:
 
     def close(self) -> None:
         self._process.stdin.close()
-        self._process.wait(DEADLINE_S)
+        self._process.wait(START_S)
         self._process.stdout.close()
 
 
@@ -166,7 +188,7 @@ class ForkedNodes(Nodes):
         assert self._first_line(name).startswith(f"node {name} listening on"), self.log(name)
 
     def _first_line(self, name: str) -> str:
-        return until(lambda: self.processes[name].said(), what=f"{name} listens")
+        return until(lambda: self.processes[name].said(), what=f"{name} listens", deadline_s=START_S)
 
     def close(self) -> None:
         super().close()
@@ -176,7 +198,7 @@ class ForkedNodes(Nodes):
 
 def first_line(process: subprocess.Popen[str]) -> str:
     """The first line of standard output, or what is there when the process ends or time is over."""
-    timer = threading.Timer(DEADLINE_S, process.kill)
+    timer = threading.Timer(START_S, process.kill)
     timer.start()
     try:
         return process.stdout.readline().rstrip("\n")
@@ -184,13 +206,15 @@ def first_line(process: subprocess.Popen[str]) -> str:
         timer.cancel()
 
 
-def run_to_end(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run_to_end(
+    *arguments: str, env: dict[str, str] | None = None, timeout_s: float = DEADLINE_S
+) -> subprocess.CompletedProcess[str]:
     """``medusa ARGUMENTS``, to its end."""
     return subprocess.run(
         [sys.executable, "-c", RUN, *arguments],
         capture_output=True,
         text=True,
-        timeout=DEADLINE_S,
+        timeout=timeout_s,
         env={**os.environ, **(env or {})},
         check=False,
     )
@@ -208,3 +232,38 @@ def until(condition, *, what="condition", deadline_s: float = DEADLINE_S, every_
         assert time.monotonic() < end, f"not in time: {what() if callable(what) else what}"
         time.sleep(every_s)
     return answer
+
+
+def eventually(check: Callable[[], _T], *, deadline_s: float = DEADLINE_S, every_s: float = 0.1) -> _T:
+    """Check again and again until nothing is wrong any more; what the check gives.
+
+    What nodes say of each other is news that takes a moment, on a busy machine for seconds: a peer that stood
+    still is silent, a definition isn't known yet.
+    """
+    end = time.monotonic() + deadline_s
+    while True:
+        try:
+            return check()
+        except AssertionError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(every_s)
+
+
+def ordered(
+    order: Callable[[], _T], *, again: Collection[str] = AGAIN, deadline_s: float = 2 * DEADLINE_S
+) -> _T:
+    """Give an order, and give it again where it was left undone; what it gives.
+
+    It must be one that is safe to repeat: a node that is told to do what is done says so.
+    """
+    end = time.monotonic() + deadline_s
+    while True:
+        try:
+            return order()
+        except (LinkError, QueryError) as error:
+            # What was split comes to be known in pieces: one that has none of the parts yet can't be told.
+            known = error.code in again or PART_OF_SPLIT in error.message
+            if not known or time.monotonic() >= end:
+                raise
+        time.sleep(0.2)

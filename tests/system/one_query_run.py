@@ -3,7 +3,7 @@
     python one_query_run.py STATE OUT KILL_AFTER SEED
 
 Rows are pushed from ``positions()`` alone; the first position goes to standard output. After KILL_AFTER
-pushes, and not before there is a checkpoint, it kills itself with SIGKILL (0: never).
+pushes, and not before there is a checkpoint of what it pushed, it kills itself with SIGKILL (0: never).
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ def arrivals() -> pa.Table:
     return pa.concat_tables([edge.rows for edge in edges]).take(order).combine_chunks()
 
 
-def saved(state: str) -> bool:
-    return any(Path(state).glob("checkpoint-*[0-9]"))
+def saved(state: str) -> int:
+    """The number of the newest checkpoint; 0: there is none."""
+    return max(
+        (int(path.name.rpartition("-")[2]) for path in Path(state).glob("checkpoint-*[0-9]")), default=0
+    )
 
 
 def main(state: str, out: str, kill_after: int, seed: int) -> None:
@@ -43,13 +46,16 @@ def main(state: str, out: str, kill_after: int, seed: int) -> None:
         run = md.start(netmon.query(), checkpoint=state, checkpoint_every="5ms")
     print(run.positions()["flows"], flush=True)
     with open(out, "a", buffering=1) as lines:
-        pushes = 0
+        pushes, begun = 0, saved(state)
         while (first := run.positions()["flows"]) < len(flows):
-            run.push("flows", flows.slice(first, cuts.randint(1, 4_000)), first=first)
+            # Where the disk is slow it has to live on, and not to its end.
+            most = 4_000 if kill_after == 0 or pushes < kill_after else 40
+            run.push("flows", flows.slice(first, cuts.randint(1, most)), first=first)
             pushes += 1
             if cuts.random() < 0.4:
                 take(run, lines, netmon.SINKS)
-            if 0 < kill_after <= pushes and saved(state):
+            # The one after the next was begun after the first push.
+            if 0 < kill_after <= pushes and saved(state) > begun + 1:
                 os.kill(os.getpid(), signal.SIGKILL)
         run.finish()
         take(run, lines, netmon.SINKS)

@@ -8,13 +8,30 @@ import subprocess
 import sys
 from pathlib import Path
 
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from medusa.cli.main import main
 from tests.ports import free_ports
-from tests.system.nodes import DEADLINE_S, RUN, first_line
+from tests.system.nodes import DEADLINE_S, RUN, first_line, until
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "medusa"]
+
+
+def medusa(words: list[str]) -> str:
+    """What a command prints; it is given again where nobody has answered in time, as on a busy machine."""
+    tried: list[Result] = []
+
+    def done() -> bool:
+        tried.append(CliRunner().invoke(main, words))
+        late = "waited " in tried[-1].output
+        was_done = len(tried) > 1 and "is deployed already" in tried[-1].output
+        return was_done or not late
+
+    until(done, what=lambda: f"{words}\n{tried[-1].output}")
+    assert tried[-1].exit_code == 0 or "is deployed already" in tried[-1].output, (
+        f"{words}\n{tried[-1].output}"
+    )
+    return tried[-1].output
 
 
 class Reader:
@@ -45,9 +62,7 @@ class Reader:
             self._start(words[:-1])
             return
         if words[0] == "medusa":
-            done = CliRunner().invoke(main, words[1:])
-            assert done.exit_code == 0, f"{line}\n{done.output}"
-            self.printed[" ".join(words[1:3])] = done.output
+            self.printed[" ".join(words[1:3])] = medusa(words[1:])
             return
         subprocess.run(words, timeout=DEADLINE_S, check=True)
 

@@ -213,7 +213,7 @@ class NodeByHand:
         self._context = zmq.Context()
         self.name, self.claims = name, claims or name
         self.heard, self.codes = [], []
-        self.ends = 0
+        self._last: dict[str, list[bytes]] = {}
         self._key = read_curve_key(nodes.folder / f"{name}.key")
         self._listens = self._context.socket(zmq.ROUTER)
         self._key.lock(self._listens, server_key=None)
@@ -248,6 +248,7 @@ class NodeByHand:
                 self._take(socket, route, parts[len(route) :])
             while not self._out.empty():
                 target, frames = self._out.get()
+                self._last[target] = frames
                 self._send(target, frames)
             if time.monotonic() >= beat_s and not self.silent.is_set():
                 beat_s = time.monotonic() + 0.1
@@ -267,6 +268,9 @@ class NodeByHand:
                 socket.send_multipart([*route, *_frames(answer)])
                 for target in self._calls:  # It may have been restarted, and knows nobody then.
                     self._send(target, _frames(self._hello))
+                    # On a busy machine we may have been silent for so long that our last word didn't count.
+                    if self._welcomed.is_set() and target in self._last:
+                        self._send(target, self._last[target])
             self._welcomed.set()
         elif isinstance(message, Heartbeat):
             if route and not self.silent.is_set():

@@ -1,4 +1,4 @@
-"""A node that waits half a minute before silence alone makes a peer count as gone, and hardly says a word.
+"""A node that waits ten minutes before silence alone makes a peer count as gone, and hardly says a word.
 
 So what it notices sooner it has from a connection that broke, not from the time that passed, nor from a
 heartbeat that couldn't be sent.
@@ -10,7 +10,7 @@ import sys
 
 from medusa.wire.link.session import SessionSettings
 
-PATIENT = SessionSettings(heartbeat_us=25_000_000, timeout_us=30_000_000, hello_us=100_000)
+PATIENT = SessionSettings(heartbeat_us=500_000_000, timeout_us=600_000_000, hello_us=100_000)
 
 
 def main(config: str, calls: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import medusa as md
 import medusa.runtime.embedded.embedded_run  # read once, before the first fork
-from tests.system.decided_run import die, live_and_die
+from tests.system.decided_run import await_end, die, live_and_die
 from tests.system.restored_run import take
 from tests.system.shed_query import SINKS, query, rows_of
 
@@ -54,6 +54,8 @@ def live(state: str, out: str, total: int, seed: int, *, killed: bool) -> None:
             ready.release()
             if rng.random() < 0.3:
                 take(run, lines, SINKS)
+        if killed:
+            await_end(ready)
         run.finish()
         take(run, lines, SINKS)
         counted = {each["box"]: each["shed"] for each in run.stats().to_pylist()}

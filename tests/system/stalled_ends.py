@@ -42,7 +42,7 @@ def publish(address: str, stream: str, paced: str, rows: str) -> None:
             return False  # Not yet: the node is slow to take the stream.
         return True
 
-    with md.connect(address, timeout=TIMEOUT) as fed:
+    with connected(address) as fed:
         say("begun")
         sys.stdin.readline()
         for at in range(0, int(paced), TRAIN_ROWS):
@@ -61,13 +61,34 @@ def publish(address: str, stream: str, paced: str, rows: str) -> None:
                 if not told:
                     say(f"full {at}")
                 told = True
-        fed.finish(stream)
+        while not finished(fed, stream):
+            pass
         fed.flush("60s")
         say(f"done {at}")
 
 
+def connected(address: str) -> md.Federation:
+    """A client that waits for nothing longer than ``TIMEOUT``; to be let in takes what it takes."""
+    while True:
+        try:
+            return md.connect(address, timeout=TIMEOUT)
+        except md.LinkError as error:
+            if error.code != "link.timeout":
+                raise
+
+
+def finished(fed: md.Federation, stream: str) -> bool:
+    try:
+        fed.finish(stream)
+    except md.LinkError as error:
+        if error.code != "link.timeout":
+            raise
+        return False
+    return True
+
+
 def read(address: str, stream: str, paced: str) -> None:
-    with md.connect(address, timeout="30s") as fed, fed.subscribe(stream, from_="oldest") as trains:
+    with md.connect(address, timeout="60s") as fed, fed.subscribe(stream, from_="oldest") as trains:
         say("begun")
         sys.stdin.readline()
         came = 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import medusa as md
 from medusa.runtime.keys.key_files import CurveKey, read_public, write_key
-from tests.system.nodes import ForkedNodes, until
+from tests.system.nodes import DEADLINE_S, ForkedNodes, eventually, ordered, run_to_end, until
 
 NAMES = ["e", "m", "c", "s1", "s2", "w"]
 LIMITS = 'checkpoint_every = "100ms"'
@@ -16,6 +18,9 @@ LIMITS = 'checkpoint_every = "100ms"'
 
 STATUS_S = 0.2
 """So often a node is asked for its status, by a new connection each time: a busy one has other work."""
+
+TRIES = 5
+"""So often a story is told at most in which a node was missed that nobody had killed."""
 
 
 class StandbyNodes(ForkedNodes):
@@ -28,7 +33,7 @@ class StandbyNodes(ForkedNodes):
 
     def __init__(self, folder: Path, *, keyed: bool, limits: str = LIMITS) -> None:
         super().__init__(folder, NAMES, limits=limits)
-        self.keyed, self._limits = keyed, limits
+        self.keyed = keyed
         if keyed:
             write_key(folder / "client.key", "client", CurveKey.new())
             for name in NAMES:
@@ -41,7 +46,7 @@ class StandbyNodes(ForkedNodes):
 
     def _text(self, name: str) -> str:
         lines = [f'name = "{name}"', f'listen = "{self.addresses[name]}"', f'data = "{name}.data"']
-        lines += ['federation = "test"', "[keys]", f'node = "{name}.key"', "[limits]", self._limits]
+        lines += ['federation = "test"', "[keys]", f'node = "{name}.key"', "[limits]", self.limits]
         for other in NAMES:
             if other != name:
                 lines += [f"[peers.{other}]", f'address = "{self.addresses[other]}"']
@@ -78,7 +83,7 @@ class StandbyNodes(ForkedNodes):
         """
 
         def guarded() -> bool:
-            found = self._secondaries(fragment, self.replicas(fragment)["owner"])
+            found = self.secondaries(fragment, self.replicas(fragment)["owner"])
             return all(found.get(each, {}).get("state") == "following" for each in secondaries)
 
         until(guarded, what=f"{secondaries} follow", every_s=STATUS_S)
@@ -93,13 +98,37 @@ class StandbyNodes(ForkedNodes):
 
         def followed() -> bool:
             found["owner"] = self.replicas(fragment)["owner"]
-            found["secondaries"] = self._secondaries(fragment, found["owner"])
+            found["secondaries"] = self.secondaries(fragment, found["owner"])
             return [each["state"] for each in found["secondaries"].values()].count("following") >= count
 
         until(followed, what=lambda: f"{count} follow {fragment}: {found}", every_s=STATUS_S)
         return found["owner"]
 
-    def _secondaries(self, fragment: str, owner: str) -> dict[str, Any]:
+    def members(self, fragment: str, *, by: str = "e") -> set[str]:
+        """Who has a fragment, and who stands by for it."""
+        replicas = self.replicas(fragment, by=by)
+        return {replicas["owner"], *replicas["secondaries"]}
+
+    def epochs(self, *fragments: str, by: str = "e") -> list[int]:
+        """Of each; one more with each owner."""
+        return [self.replicas(each, by=by)["epoch"] for each in fragments]
+
+    def move(self, fragment: str, to: str, *, by: str) -> dict[str, Any]:
+        """Order a move until it is done, which a busy machine may leave undone; what is told of it."""
+        with self.connect(by) as fed:
+            return ordered(lambda: fed.move(fragment, to=to))
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """An order of the command line, given at e until it is done; what it says."""
+
+        def done() -> subprocess.CompletedProcess[str]:
+            found = run_to_end(*words, *self.words("e"), timeout_s=2 * DEADLINE_S)
+            assert found.returncode == 0, found.stderr
+            return found
+
+        return eventually(done, deadline_s=2 * DEADLINE_S)
+
+    def secondaries(self, fragment: str, owner: str) -> dict[str, Any]:
         """Who stands by, as the owner says; empty if it isn't."""
         with self.connect(owner) as fed:
             told = next((each for each in fed.status()["fragments"] if each["fragment"] == fragment), {})
@@ -110,3 +139,16 @@ class StandbyNodes(ForkedNodes):
         what = f"{fragment} is taken over"
         until(lambda: self.replicas(fragment)["owner"] != owner, what=what, every_s=STATUS_S)
         return self.replicas(fragment)["owner"]
+
+
+def undisturbed(story: Callable[[], bool]) -> None:
+    """Tell a story until it goes as it was meant to.
+
+    Args:
+        story: false: a node was missed that did nothing but stand still, as on a busy machine; nothing that
+            was seen is wrong.
+    """
+    for _ in range(TRIES):
+        if story():
+            return
+    raise AssertionError(f"in {TRIES} tries nodes were missed each time that nobody had killed")

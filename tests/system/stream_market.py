@@ -18,7 +18,7 @@ from medusa.nodes.market.content_terms import ContentTerms
 from medusa.query.structs import Field
 from medusa.runtime.contracts.content import content_text
 from medusa.runtime.keys.key_files import CurveKey, ParticipantKey, read_public, write_key
-from tests.system.nodes import ForkedNodes, until
+from tests.system.nodes import PATIENT_READERS, TIMEOUT, ForkedNodes, until
 
 OWNERS = {"shop": "acme", "desk": "bigco"}
 """Node -> whose it is: acme sells, bigco buys."""
@@ -42,7 +42,7 @@ class Market(ForkedNodes):
     def __init__(self, folder, owners=None, unit=None):
         self.owners = owners or OWNERS
         self.unit = unit or {}
-        super().__init__(folder, list(self.owners), limits='checkpoint_every = "50ms"')
+        super().__init__(folder, list(self.owners), limits=f'checkpoint_every = "50ms"\n{PATIENT_READERS}')
         for node in self.owners:
             write_key(folder / f"{node}.key", "node", CurveKey.new())
         for owner in dict.fromkeys(self.owners.values()):
@@ -91,7 +91,7 @@ class Market(ForkedNodes):
 
     def connect(self, node):
         keys = {"key": self.folder / f"of-{self.owners[node]}.key", "server_key": self.folder / f"{node}.pub"}
-        return md.connect(self.addresses[node], timeout="30s", **keys)
+        return md.connect(self.addresses[node], timeout=TIMEOUT, **keys)
 
     def sign(self, **terms):
         """Both sign a contract, and have it in their folders; the file."""

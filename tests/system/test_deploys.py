@@ -11,7 +11,7 @@ import pytest
 
 import medusa as md
 from tests.nodes.deployed import AT, NODES, query
-from tests.system.nodes import Forked, ForkedNodes, until
+from tests.system.nodes import TIMEOUT, Forked, ForkedNodes, ordered, until
 
 pytestmark = pytest.mark.system
 
@@ -38,6 +38,12 @@ class DoomedNodes(ForkedNodes):
         doom = str(self.doom if name == VICTIM else self.folder / "none")
         order = {"program": "tests.system.doomed_node", "arguments": [str(config), doom]}
         self.processes[name] = Forked(self.nursery, config, log, **order)
+
+    def dooms(self, text: str) -> None:
+        """At once: nobody reads half of it."""
+        new = self.doom.with_suffix(".new")
+        new.write_text(text)
+        new.rename(self.doom)
 
     def died(self) -> None:
         """t3 did so by itself."""
@@ -73,11 +79,11 @@ def files(nodes: DoomedNodes) -> list[str]:
 def tried(nodes: DoomedNodes, what: str, moment: str, how: str) -> None:
     at = {node: list(boxes) for node, boxes in AT}
     code = ""
-    with md.connect(nodes.addresses["m"], timeout="30s") as fed:
+    with md.connect(nodes.addresses["m"], timeout=TIMEOUT) as fed:
         until(lambda: set(fed.status()["peers"].values()) == {"up"}, what="all are there")
         if what == "undeploy":
-            fed.deploy(query(), at=at)
-        nodes.doom.write_text(f"{moment} {how}")
+            ordered(lambda: fed.deploy(query(), at=at))
+        nodes.dooms(f"{moment} {how}")
         try:
             if what == "deploy":
                 fed.deploy(query(), at=at)
@@ -97,7 +103,7 @@ def tried(nodes: DoomedNodes, what: str, moment: str, how: str) -> None:
         runs = what == "deploy" and not code
         until(lambda: have(nodes) == (set(NODES) if runs else set()), what=f"all or nothing: {have(nodes)}")
         if runs:
-            fed.undeploy("q")
+            ordered(lambda: fed.undeploy("q"))
         until(lambda: not have(nodes) and not files(nodes), what="nothing is left")
 
 

@@ -6,14 +6,17 @@ from __future__ import annotations
 import pytest
 
 import medusa as md
-from tests.system.nodes import ForkedNodes, until
+from tests.system.nodes import TIMEOUT, ForkedNodes, ordered, until
 
 pytestmark = pytest.mark.system
+
+LIMITS = 'checkpoint_every = "100ms"\ndeploy_timeout = "5s"'
+"""So long a definition that may not be changed is waited for."""
 
 
 @pytest.fixture
 def nodes(tmp_path_factory):
-    made = ForkedNodes(tmp_path_factory.mktemp("n"), ["a", "b", "c"], limits='checkpoint_every = "100ms"')
+    made = ForkedNodes(tmp_path_factory.mktemp("n"), ["a", "b", "c"], limits=LIMITS)
     yield made
     made.close()
 
@@ -47,13 +50,14 @@ class Reader:
 
 def test_streams_are_found_and_followed_by_name_alone(nodes):
     nodes.start()
-    with md.connect(nodes.addresses["a"], timeout="30s") as fed:
+    with md.connect(nodes.addresses["a"], timeout=TIMEOUT) as fed:
         fed.deploy(query(), at={"b": ["cars"], "c": ["ok", "out"]})
         assert [each["node"] for each in (fed.find("t.out"), fed.find("local/t.cars"))] == ["c", "b"]
         [shown] = fed.queries()
         assert shown["fragments"] == {"t/cars": ["b"], "t/ok": ["c"]}
         plain = Reader(fed.subscribe("t.out"))
-        with md.connect(nodes.addresses["b"], timeout="30s") as other:
+        with md.connect(nodes.addresses["b"], timeout=TIMEOUT) as other:
+            until(lambda: known(other, "t.out"), what="b has heard of it")
             named = Reader(other.subscribe("t.out", durable="mine"))
             fed.publish("t.cars", {"v": list(range(10))})
             plain.up_to(10)
@@ -63,11 +67,12 @@ def test_streams_are_found_and_followed_by_name_alone(nodes):
                 fed.publish("t.cars", {"v": list(range(count - 10, count))})
                 plain.up_to(count)
                 named.up_to(count)
-                assert fed.find(victim, "node")["address"] == nodes.addresses[victim]
+                address = nodes.addresses[victim]
+                until(lambda name=victim, at=address: fed.find(name, "node")["address"] == at, what="a knows")
             named.trains.close()
         fed.flush()
-        assert [status["node"] for status in fed.statuses(all=True)] == ["a", "b", "c"]
-        fed.unsubscribe("t.out", durable="mine")
+        until(lambda: [each["node"] for each in fed.statuses(all=True)] == ["a", "b", "c"], what="all answer")
+        ordered(lambda: fed.unsubscribe("t.out", durable="mine"), again=["E_TAKEN"])
         with pytest.raises(md.LinkError, match=r"is called 't\.otu'") as caught:
             fed.find("t.otu")
         assert "t.out" in caught.value.hint
@@ -80,8 +85,8 @@ def test_streams_are_found_and_followed_by_name_alone(nodes):
 def test_a_defined_stream_is_published_and_read_by_its_name(nodes):
     nodes.start()
     with (
-        md.connect(nodes.addresses["a"], timeout="30s") as fed,
-        md.connect(nodes.addresses["c"], timeout="30s") as other,
+        md.connect(nodes.addresses["a"], timeout=TIMEOUT) as fed,
+        md.connect(nodes.addresses["c"], timeout=TIMEOUT) as other,
     ):
         assert fed.define("trips", {"v": "int64"}, time=None) == 1
         assert fed.define("trips", {"v": "int64"}, time=None) == 1
@@ -107,26 +112,28 @@ def test_a_defined_stream_is_published_and_read_by_its_name(nodes):
             "node": "a",
         }
         fed.deploy(query())
+        until(lambda: "t" in {each["name"] for each in other.queries()}, what="c has heard of it")
         with pytest.raises(md.LinkError) as caught:
             other.define("t", {"v": "int64"}, time=None)
         assert caught.value.code == "E_DEFINED"
         other.undeploy("t")
         other.undefine("trips")
-        assert fed.definitions() == other.definitions() == []
+        until(lambda: fed.definitions() == other.definitions() == [], what="nobody knows it any more")
 
 
 def test_a_defined_stream_keeps_its_name_wherever_it_moves_and_whoever_restarts(nodes):
     nodes.start()
     with (
-        md.connect(nodes.addresses["a"], timeout="30s") as fed,
-        md.connect(nodes.addresses["c"], timeout="30s") as other,
+        md.connect(nodes.addresses["a"], timeout=TIMEOUT) as fed,
+        md.connect(nodes.addresses["c"], timeout=TIMEOUT) as other,
     ):
         fed.define("trips", {"v": "int64"}, time=None)
-        with md.connect(nodes.addresses["b"], timeout="30s") as first:
+        with md.connect(nodes.addresses["b"], timeout=TIMEOUT) as first:
+            until(lambda: there(first, "a"), what="b has heard of it")
             first.publish("trips", {"v": [0]})
             first.flush()
         for number, (to, restarted) in enumerate([("b", "a"), ("c", "c"), ("a", "a")], start=1):
-            other.move("trips/in", to=to, timeout="30s")
+            ordered(lambda to=to: other.move("trips/in", to=to))
             nodes.kill(restarted)
             nodes.start(restarted)
             # The last word of the earlier owner may come before the first one of the new owner.
@@ -139,16 +146,27 @@ def test_a_defined_stream_keeps_its_name_wherever_it_moves_and_whoever_restarts(
                 with pytest.raises(md.LinkError, match=rf"runs at node '{to}'") as caught:
                     other.define("trips", {"w": "int64"}, time=None)
                 assert caught.value.code == "E_DEFINED"
-            with md.connect(nodes.addresses["b"], timeout="30s") as one:  # Knows nothing of what was.
+            with md.connect(nodes.addresses["b"], timeout=TIMEOUT) as one:  # Knows nothing of what was.
+                until(lambda one=one, to=to: there(one, to), what="b has heard of it")
                 one.publish("trips", {"v": [number]})
                 one.flush()
                 trains = Reader(one.subscribe("trips", "oldest"))
                 trains.up_to(number + 1)
                 trains.trains.close()
         until(lambda: changed(other) == 2)
-        other.move("trips/in", to="b", timeout="30s")
+        ordered(lambda: other.move("trips/in", to="b"))
         fed.undefine("trips")
-        assert fed.definitions() == fed.queries() == []
+        until(lambda: fed.definitions() == fed.queries() == [], what="nobody knows it any more")
+
+
+def known(client, name):
+    """Whether its node has heard where a stream is."""
+    try:
+        return client.find(name)
+    except md.LinkError as error:
+        if error.code != "E_STREAM":
+            raise
+        return None
 
 
 def there(client, node):

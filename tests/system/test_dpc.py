@@ -24,7 +24,7 @@ from medusa.apps.dashboard.picture import picture
 from medusa.cli.main import main
 from medusa.wire.status_and_metrics import status_of
 from tests.ports import free_ports
-from tests.system.nodes import RUN, Nodes, first_line, until
+from tests.system.nodes import RUN, Nodes, eventually, first_line, until
 
 pytestmark = pytest.mark.system
 
@@ -241,17 +241,21 @@ def test_while_a_part_is_cut_off_answers_go_on_and_are_corrected_afterwards(node
             stable = first_stable_windows(reading)
             heal = fails(nodes, publisher)
             fed.publish("dpc.left", rows("left", 4, 8))
-            guesses: list[Window] = []
-            while not any(start == 6 * SECOND for start, *_ in guesses):
+            guesses: dict[tuple[int, str], Window] = {}
+            # Where the machine is busy there may be other failures besides: of several the last counts.
+            while sorted(guesses.values()) != expected(rows("left", 4, 7)):
                 train = reading.next()
-                (guesses if train.kind is md.Kind.TENTATIVE else stable).extend(windows(train.batch))
-            assert told[-1] == reading.state == "up_failure"
-            # Where the machine is busy there may have been another failure before.
-            assert sorted({each for each in guesses if each[0] >= 4 * SECOND}) == expected(rows("left", 4, 7))
+                if train.kind is md.Kind.TENTATIVE:
+                    found = windows(train.batch)
+                    guesses |= {each[:2]: each for each in found if each[0] >= 4 * SECOND}
+                else:
+                    stable += windows(train.batch)
+            assert told[-1] == reading.state
+            assert "up_failure" in told
             assert sorted(stable) == expected(rows("left", 0, 3), rows("right", 0, 3))
             until(lambda: board.tentative_rows >= 6)
-            if looks:
-                every_screen_says_what_is_missing(nodes, "b")
+            if looks:  # A busy machine may make another node silent, and shows that for a while.
+                eventually(lambda: every_screen_says_what_is_missing(nodes, "b"))
             heal()
             go_on(publisher)
             fed.publish("dpc.left", rows("left", 8, 14))

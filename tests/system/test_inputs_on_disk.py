@@ -12,7 +12,7 @@ import pytest
 
 import medusa as md
 from medusa.elements import Kind
-from tests.system.nodes import Nodes, until
+from tests.system.nodes import PATIENT_READERS, Nodes, until
 
 pytestmark = pytest.mark.system
 
@@ -39,7 +39,7 @@ def rows(first: int, end: int) -> pa.Table:
 @pytest.fixture
 def nodes(tmp_path_factory: Any) -> Iterator[Nodes]:
     """A credit of 5 MiB is less than what waits."""
-    limits = 'checkpoint_every = "100ms"\ncredit = "5 MiB"\n[delay]\nmemory = "256 KiB"'
+    limits = f'checkpoint_every = "100ms"\ncredit = "5 MiB"\n{PATIENT_READERS}\n[delay]\nmemory = "256 KiB"'
     made = Nodes(tmp_path_factory.mktemp("n"), ["a", "b", "core"], limits=limits)
     made.start()
     yield made

@@ -11,7 +11,7 @@ from subprocess import TimeoutExpired
 import pytest
 
 import medusa as md
-from tests.system.nodes import DEADLINE_S, Nodes
+from tests.system.nodes import DEADLINE_S, TIMEOUT, Nodes
 
 pytestmark = pytest.mark.system
 
@@ -29,7 +29,7 @@ def test_a_node_that_is_interrupted(presses: int, tmp_path_factory: pytest.TempP
     values = list(range(1, 101))
     try:
         nodes.start("a")
-        with md.connect(nodes.addresses["a"]) as fed:
+        with md.connect(nodes.addresses["a"], timeout=TIMEOUT) as fed:
             fed.deploy(q)
             fed.publish("q.rows", {"ts": values, "v": values})
             fed.flush()
@@ -49,7 +49,7 @@ def test_a_node_that_is_interrupted(presses: int, tmp_path_factory: pytest.TempP
         assert "Traceback" not in log
         nodes.start("a")
         found: list[int] = []
-        with md.connect(nodes.addresses["a"]) as fed:
+        with md.connect(nodes.addresses["a"], timeout=TIMEOUT) as fed:
             stream = fed.subscribe("q.out", from_="oldest")
             while len(found) < len(values):
                 found += stream.next("30s").batch.column("v").to_pylist()

@@ -159,9 +159,15 @@ def connections_of(nodes: Keyed, streams: Streams) -> dict[str, tuple[int, int]]
     return found
 
 
+def missed(nodes: Keyed) -> list[int]:
+    """How often each has said that the other one is down."""
+    return [nodes.log(name).count(" peer down ") for name in ("a", "b")]
+
+
 def harm(nodes: Keyed, streams: Streams, bad: str, good: list[str]) -> dict[str, int] | None:
     """Lose packets of one connection, then all of them; how often each stream attached anew. None: the
     link as a whole was lost, as on a busy machine, where the test network itself comes late."""
+    known = missed(nodes)
     connections, before = connections_of(nodes, streams), streams.attachments()
     assert len(set(connections.values())) == LANES
     streams.begin()
@@ -174,7 +180,7 @@ def harm(nodes: Keyed, streams: Streams, bad: str, good: list[str]) -> dict[str,
     streams.pause()
     streams.arrived(bad, *good)
     after, now = streams.attachments(), connections_of(nodes, streams)
-    if any(now[name] != connections[name] for name in good):
+    if any(now[name] != connections[name] for name in good) or missed(nodes) != known:
         return None
     return {name: after[name] - before[name] for name in after}
 

@@ -14,7 +14,7 @@ import pytest
 
 from medusa.apps.workloads.market.market_owners import Deal, MarketNodes, TradingOwner
 from medusa.apps.workloads.market.market_query import TALKERS, RepeatedTrace
-from tests.system.nodes import until
+from tests.system.nodes import DEADLINE_S, eventually, until
 
 pytestmark = pytest.mark.system
 
@@ -70,22 +70,25 @@ def test_a_host_computes_alone_and_is_killed(tmp_path: Path) -> None:
         home.deploy(TALKERS.query("alice", 1), TALKERS.placed("a-home", "a", 1), standby={"a": ["a-home"]})
         flows = Flows(home)
 
-        def sheds() -> dict[str, Any] | None:
+        def lent() -> None:
+            """On a busy machine bob may be missed for a moment: then it comes home, and goes again."""
             flows.go_on()
-            return held_at(host)
+            held, part = held_at(host), part_at(host)
+            assert held is not None, "bob has it, and alice's nodes hold it"
+            assert part is not None
+            assert {*held} == {"a", "a-home"}
+            assert all(each["deltas"] is not None for each in held.values()), "checkpoints are sent"
+            assert part["method"] == "passive_standby"
+            assert part_at(owner) is part_at(home) is None
+            decided = home.status()["queries"]["alice"]["configuration"]["fragments"][FRAGMENT]
+            assert (decided["owner"], *decided["secondaries"]) == ("b", "a", "a-home")
 
-        held = until(sheds, what="bob has it, and alice's nodes hold it", every_s=0.2)
-        assert {*held} == {"a", "a-home"}
-        assert all(each["deltas"] is not None for each in held.values()), "checkpoints are sent"
-        assert part_at(host)["method"] == "passive_standby"  # type: ignore[index]
-        assert part_at(owner) is part_at(home) is None
-        decided = home.status()["queries"]["alice"]["configuration"]["fragments"][FRAGMENT]
-        assert (decided["owner"], *decided["secondaries"]) == ("b", "a", "a-home")
+        eventually(lent, every_s=0.2, deadline_s=2 * DEADLINE_S)
         for _ in range(10):
             flows.go_on()
         os.kill(nodes.pids["b"], signal.SIGKILL)
-        until(lambda: part_at(owner), what="it is home")
-        assert part_at(owner)["method"] == "active_standby"  # type: ignore[index]
+        part = until(lambda: part_at(owner) or part_at(home), what="it is home")
+        assert part["method"] == "active_standby"
         flows.go_on()
         home.finish("alice.flows")
         trains = home.subscribe("alice.out-0", from_="oldest")

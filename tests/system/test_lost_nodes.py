@@ -10,13 +10,14 @@ import pytest
 
 import medusa as md
 from medusa.errors import LinkError
-from tests.system.nodes import DEADLINE_S, ForkedNodes, until
+from tests.system.nodes import DEADLINE_S, ForkedNodes, ordered, until
 from tests.system.walls import Wall
 
 pytestmark = pytest.mark.system
 
 LIMITS = 'checkpoint_every = "100ms"'
 PUBLISHERS = 2
+TRIES = 5
 FIRST = 1 << 40
 """The first row of the second publisher."""
 
@@ -113,7 +114,7 @@ class Clients:
             thread.join(DEADLINE_S)
             assert not thread.is_alive()
         assert self.failed == []
-        self.fed.flush()
+        self.fed.flush("60s")
         assert self.named.durable_row == self.published[1]
         for reader, got in zip(self.readers, self.got, strict=True):
             assert reader.lost_rows == 0, (reader.durable, reader.lost_rows)
@@ -141,7 +142,7 @@ def test_a_stream_that_moved_unheard_is_found_by_way_of_another_node(nodes):
         clients = Clients(wall.address, held)
         clients.go_on()
         wall.shut()
-        assert other.move("q/rows", to="b")["node"] == "b"
+        assert ordered(lambda: other.move("q/rows", to="b"))["node"] == "b"
         lost_s = lose(nodes, clients)
         print(f"all go by the new node {lost_s * 1e3:,.0f} ms after the kill")
         clients.go_on()
@@ -156,13 +157,18 @@ def test_the_node_is_killed_as_soon_as_it_has_handed_the_stream_over(nodes, home
         other.deploy(query(), at={"a": ["rows"]})
         clients = Clients(nodes.addresses[home], held)
         clients.go_on()
-        assert other.move("q/rows", to="b")["node"] == "b"
+        assert ordered(lambda: other.move("q/rows", to="b"))["node"] == "b"
         lose(nodes, clients)
         clients.go_on()
         nodes.start("a")
         clients.go_on()
         assert clients.go_by("b"), "they stay there"
         clients.end()
+
+
+def other_than(fed, node):
+    """Which other node is ours by now."""
+    return until(lambda: fed.node != node and fed.status()["node"], what="another node is ours")
 
 
 def test_a_client_of_several_nodes_goes_on_with_another_and_stays_there(nodes):
@@ -176,15 +182,21 @@ def test_a_client_of_several_nodes_goes_on_with_another_and_stays_there(nodes):
         fed.publish("q.rows", {"n": [1]})
         assert reader.next("60s").batch.column("n").to_pylist() == [1]
         nodes.kill(first)
-        second = until(lambda: fed.node != first and fed.status()["node"], what="another node is ours")
+        second = other_than(fed, first)
         assert second in {"a", "b", "c"} - {first}
         assert fed.find("q.out")["node"] == "b"
         named = fed.publisher("q.rows", durable="feed")  # By way of the one that is there.
         named.publish({"n": [2]})
         assert reader.next("60s").batch.column("n").to_pylist() == [2]
-        nodes.start(first)
-        until(lambda: first in {each["node"] for each in fed.statuses(all=True)}, what="it is back")
-        assert (fed.node, fed.status()["node"]) == (second, second)
+        for _ in range(TRIES):
+            second = other_than(fed, first)
+            nodes.start(first)
+            until(lambda: first in {each["node"] for each in fed.statuses(all=True)}, what="it is back")
+            if (fed.node, fed.status()["node"]) == (second, second):
+                break
+            nodes.kill(first)  # On a busy machine the second may have been missed meanwhile.
+        else:
+            pytest.fail(f"it never stays, {TRIES} times")
         named.finish()
 
 
@@ -200,7 +212,7 @@ def test_a_client_of_one_node_gives_orders_to_another_while_that_is_away(nodes):
         nodes.kill("a")
         # An order that was given before may have got there: it waits for that node.
         until(lambda: fed._following.home.down_us() > 0, what="the client has noticed")
-        assert fed.move("q/rows", to="c")["node"] == "c"
+        assert ordered(lambda: fed.move("q/rows", to="c"))["node"] == "c"
         nodes.start("a")
         assert (fed.node, fed.status()["node"]) == ("a", "a")
 

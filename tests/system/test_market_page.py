@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from medusa.cli.main import main
 from tests.blocks import blocks
 from tests.system.nodes import until
-from tests.system.page_reader import Reader
+from tests.system.page_reader import Reader, medusa
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "market.md"
 KEYS = "--key alice/admin.key --server-key alice/alice-1.pub"
@@ -23,10 +23,8 @@ WHERE = f"--node tcp://127.0.0.1:5555 {KEYS}"
 pytestmark = pytest.mark.system
 
 
-def asked(reader, command, code=0):
-    done = CliRunner().invoke(main, shlex.split(reader.here(f"{command} {WHERE}")))
-    assert done.exit_code == code, done.output
-    return done.output
+def asked(reader, command):
+    return medusa(shlex.split(reader.here(f"{command} {WHERE}")))
 
 
 def market(reader):
@@ -59,7 +57,7 @@ def test_two_owners_as_the_page_tells_it(tmp_path, monkeypatch):
         ), status
         assert "alice-at-bob v1" in status, status
         top = f"top tcp://127.0.0.1:5555 --once {KEYS}"
-        watched = CliRunner().invoke(main, shlex.split(reader.here(top))).output
+        watched = medusa(shlex.split(reader.here(top)))
         assert "alice-at-bob with bob (consumer): 0 tasks" in watched, watched
         # A revocation that lies in the folder counts once it is read.
         revoke = "contract revoke alice/contracts/alice-at-bob.contract --signer alice/alice.key"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import medusa as md
-from tests.system.nodes import ForkedNodes, Nodes, until
+from tests.system.nodes import TIMEOUT, ForkedNodes, Nodes, until
 
 pytestmark = pytest.mark.system
 
@@ -55,7 +55,7 @@ class Flow:
             self._fed.publish("q.rows", {"ts": (n * STEP_US).astype("datetime64[us]"), "n": n})
             self.rows += TRAIN_ROWS
         self._fed.finish("q.rows")
-        self._fed.flush()
+        self._fed.flush(TIMEOUT)
 
     def finish(self) -> None:
         self._over.set()
@@ -64,7 +64,10 @@ class Flow:
 
 def test_what_dies_with_it_is_counted(nodes):
     nodes.start()
-    with md.connect(nodes.addresses["core"]) as core, md.connect(nodes.addresses["edge"]) as edge:
+    with (
+        md.connect(nodes.addresses["core"], timeout=TIMEOUT) as core,
+        md.connect(nodes.addresses["edge"], timeout=TIMEOUT) as edge,
+    ):
         core.deploy(query(), at=AT)
         counts: list[int] = []
 
@@ -84,7 +87,7 @@ def test_what_dies_with_it_is_counted(nodes):
         finally:
             flow.finish()
         reader.join()
-        with md.connect(nodes.addresses["middle"]) as middle:
+        with md.connect(nodes.addresses["middle"], timeout=TIMEOUT) as middle:
             (status,) = middle.status()["fragments"]
     assert not status["lost_unknown"]
     assert flow.rows - sum(counts) == status["lost_rows"] > 0

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 import medusa as md
-from tests.system.nodes import Nodes, run_to_end, until
+from tests.system.nodes import TIMEOUT, Nodes, run_to_end, until
 
 pytestmark = pytest.mark.system
 
@@ -51,13 +51,13 @@ def test_a_node_serves_and_top_shows_it(nodes: Nodes) -> None:
     q = md.Query("tolls")
     cars = q.source("cars", {"ts": "int64", "k": "int64"}, time="ts", unit="s", slack="1s")
     q.sink("counts", cars.filter("k >= 0", name="some").window("10s").aggregate(n=md.count(), name="sums"))
-    with md.connect(nodes.addresses["n"]) as fed:
+    with md.connect(nodes.addresses["n"], timeout=TIMEOUT) as fed:
         fed.deploy(q)
         for start in range(0, 1000, 100):
             fed.publish("tolls.cars", {"ts": list(range(start, start + 100)), "k": [0] * 100})
         fed.flush()
         until(lambda: sums(url).get(("medusa_box_rows_in_total", "cars")) == 1000, what="all rows counted")
-        assert sums(url)["medusa_box_rows_out_total", "some"] == 1000
+        until(lambda: sums(url)["medusa_box_rows_out_total", "some"] == 1000, what="and those that passed")
         boxes = {box["box"]: box for box in until(lambda: _boxes(fed), what="rates")}
         assert boxes["sums"]["kind"] == "aggregate"
         assert boxes["cars"]["lag_us"] == 1_000_000

@@ -107,9 +107,13 @@ def test_a_reader_that_stores_its_position_with_its_rows_has_each_once(nodes, tm
         fed.finish("q.rows")
         fed.flush()
         assert reader.wait() == 0
-        [output] = fed.status()["fragments"][0]["outputs"]
-        [named] = output["named"]
-        assert (named["acknowledged_row"], named["connected"]) == (total, False)
+
+        def known() -> tuple[int, bool]:
+            [output] = fed.status()["fragments"][0]["outputs"]
+            [named] = output["named"]
+            return named["acknowledged_row"], named["connected"]
+
+        until(lambda: known() == (total, False), what=lambda: f"{total} rows and no reader: {known()}")
         fed.unsubscribe("q.out", durable="results")
         assert fed.status()["fragments"][0]["outputs"][0]["named"] == []
     assert reader.rows("number, value") == [(number, number) for number in range(total)]

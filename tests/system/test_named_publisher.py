@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import medusa as md
-from tests.system.nodes import ForkedNodes, Nursery, until
+from tests.system.nodes import PATIENT_READERS, ForkedNodes, Nursery, ordered, until
 
 pytestmark = pytest.mark.system
 
 ROWS = 30_000
+LIMITS = f'checkpoint_every = "50ms"\n{PATIENT_READERS}'
 KILLED = ("publisher", "both", "node", "move", "publisher")
 
 
@@ -57,7 +58,7 @@ class Program:
 
 @pytest.fixture
 def nodes(tmp_path_factory):
-    made = ForkedNodes(tmp_path_factory.mktemp("n"), ["m", "n"], limits='checkpoint_every = "50ms"')
+    made = ForkedNodes(tmp_path_factory.mktemp("n"), ["m", "n"], limits=LIMITS)
     yield made
     made.close()
 
@@ -88,7 +89,7 @@ def test_a_publisher_that_goes_on_where_the_node_says_has_each_row_in_the_answer
             if victim in ("both", "node"):
                 nodes.start(where)
             if victim == "move":
-                fed.move("q/rows", to="m")
+                ordered(lambda: fed.move("q/rows", to="m"))
                 where = "m"
         (tmp_path / "hurry").touch()
         table = trains.table(timeout="60s")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from tests.system.nodes import DEADLINE_S, Nodes, run_to_end, until
+from tests.system.nodes import DEADLINE_S, PATIENT_READERS, TIMEOUT, Nodes, run_to_end, until
 from tests.system.slow_rows import slow
 
 pytestmark = pytest.mark.system
@@ -25,7 +25,7 @@ SCHEMA = {"ts": "timestamp", "road": "int64"}
 
 @pytest.fixture
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    nodes = Nodes(tmp_path_factory.mktemp("s"), ["a", "b"])
+    nodes = Nodes(tmp_path_factory.mktemp("s"), ["a", "b"], limits=PATIENT_READERS)
     for name in nodes.names:
         config = nodes.config(name)
         config.write_text(f'functions = ["tests.system.slow_rows"]\n{config.read_text()}')
@@ -50,7 +50,10 @@ def test_what_a_node_leaves_out_is_counted_at_both_ends(nodes: Nodes) -> None:
     counts = done.window("1s").aggregate(n=md.count(), name="counts")
     q.sink("report", counts, qos=md.QoS(latency=[("2s", 1), ("6s", 0)]))
     published, deadline_s = 0, time.monotonic() + DEADLINE_S
-    with md.connect(nodes.addresses["a"]) as fed, md.connect(nodes.addresses["b"]) as there:
+    with (
+        md.connect(nodes.addresses["a"], timeout=TIMEOUT) as fed,
+        md.connect(nodes.addresses["b"], timeout=TIMEOUT) as there,
+    ):
         fed.deploy(q, at={"a": ["cars", "work"], "b": ["counts", "report"]})
         assert fed.left_out_rows("roads.cars") == 0
         with there.subscribe("roads.report", from_="oldest") as report:
@@ -83,5 +86,13 @@ def test_what_a_node_leaves_out_is_counted_at_both_ends(nodes: Nodes) -> None:
         for command in (["status", "--node"], ["top", "--once"]):
             done = run_to_end(*command, nodes.addresses["a"])
             assert f"left out: {shed:,} rows" in done.stdout, done.stderr
-    until(lambda: "nothing is left out any more" in nodes.log("a"), what="an end of it")
-    assert len(re.findall("rows are left out: too much comes", nodes.log("a"))) == 1
+
+    def said_of_it() -> tuple[int, int]:
+        """How often it was said that it begins, and ends."""
+        words = ("rows are left out: too much comes", "nothing is left out any more")
+        begins, ends = (len(re.findall(each, nodes.log("a"))) for each in words)
+        return begins, ends
+
+    # On a busy machine too little may come for a while, and then too much again.
+    until(lambda: 0 < said_of_it()[0] == said_of_it()[1], what=lambda: f"an end of it: {said_of_it()}")
+    assert said_of_it()[0] < 10, "each beginning is said once, not with each row"

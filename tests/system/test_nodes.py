@@ -11,7 +11,15 @@ import pytest
 import zmq
 
 import medusa as md
-from tests.system.nodes import Nodes, run_to_end, until
+from tests.system.nodes import (
+    PATIENT_DEPLOYMENTS,
+    PATIENT_READERS,
+    TIMEOUT,
+    Nodes,
+    ordered,
+    run_to_end,
+    until,
+)
 
 pytestmark = pytest.mark.system
 
@@ -66,7 +74,7 @@ def nodes(tmp_path_factory, request):
     # A socket's path is short; pytest's own folders may not be.
     folder = tmp_path_factory.mktemp("n")
     # A test that kills nodes reads nothing meanwhile, on a busy machine for longer than a reader may.
-    limits = 'checkpoint_every = "200ms"\nsubscriber_timeout = "10min"'
+    limits = f'checkpoint_every = "200ms"\n{PATIENT_READERS}'
     made = Nodes(folder, ["edge-1", "edge-2", "core"], limits=limits)
     yield made
     made.close()
@@ -120,7 +128,7 @@ def read(client, sink: str) -> pa.Table:
 
 def test_three_nodes_answer_as_one_program(nodes, expected):
     nodes.start()
-    with md.connect(nodes.addresses["core"]) as core:
+    with md.connect(nodes.addresses["core"], timeout=TIMEOUT) as core:
         core.deploy(query(), at=placed())
         feeders = Feeders(nodes, trace())
         feeders.publish(1.0)
@@ -200,26 +208,31 @@ def test_a_deleted_data_folder_is_told(nodes):
 
 
 def test_a_refused_deployment_leaves_nothing(nodes):
+    config = nodes.config("core")
+    config.write_text(config.read_text().replace(PATIENT_DEPLOYMENTS, 'deploy_timeout = "2s"'))
     nodes.start()
-    with md.connect(nodes.addresses["core"]) as core:
+    with md.connect(nodes.addresses["core"], timeout=TIMEOUT) as core:
         with pytest.raises(md.QueryError, match="no node 'edge-9'"):
             core.deploy(query(), at={("edge-9" if n == "edge-1" else n): b for n, b in placed().items()})
         nodes.kill("edge-2")
         with pytest.raises(md.LinkError, match="no answer from 'edge-2'"):
-            md.connect(nodes.addresses["core"], timeout="30s").deploy(query(), at=placed())
+            core.deploy(query(), at=placed())
         nodes.start("edge-2")
         for name in nodes.names:
             with md.connect(nodes.addresses[name], timeout="30s") as each:
                 until(lambda each=each: each.status()["fragments"] == [], what=f"{name} is empty")
         until(lambda: not core.status()["queries"])
-        core.deploy(query(), at=placed())
+        ordered(lambda: core.deploy(query(), at=placed()), again=("E_TIMEOUT", "E_BUSY"))
         with pytest.raises(md.LinkError, match="query 'net' is deployed already"):
             core.deploy(query(), at=placed())
 
 
 def test_names_that_are_not_there(nodes):
     nodes.start()
-    with md.connect(nodes.addresses["core"]) as core, md.connect(nodes.addresses["edge-1"]) as edge:
+    with (
+        md.connect(nodes.addresses["core"], timeout=TIMEOUT) as core,
+        md.connect(nodes.addresses["edge-1"], timeout=TIMEOUT) as edge,
+    ):
         core.deploy(query(), at=placed())
         with pytest.raises(md.LinkError, match="not at node 'core' but at 'edge-1' and 'edge-2'"):
             core.publish("net.flows", trace(10))

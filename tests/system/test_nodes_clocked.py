@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from tests.system.nodes import Nodes
+from tests.system.nodes import PATIENT_READERS, Nodes
 
 pytestmark = [pytest.mark.system, pytest.mark.full, pytest.mark.issue(5)]
 
@@ -42,7 +42,8 @@ def rows(begin: int) -> pa.Table:
 
 def test_rows_ahead_and_a_silent_source_after_kills(tmp_path_factory):
     """Each row is ahead or isn't, once and for all; nobody ever publishes a van, and pairs come."""
-    nodes = Nodes(tmp_path_factory.mktemp("n"), ["one"], limits='checkpoint_every = "100ms"')
+    limits = f'checkpoint_every = "100ms"\n{PATIENT_READERS}'
+    nodes = Nodes(tmp_path_factory.mktemp("n"), ["one"], limits=limits)
     try:
         nodes.start()
         with md.connect(nodes.addresses["one"], timeout="30s") as one:

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from tests.system.nodes import Nodes
+from tests.system.nodes import PATIENT_READERS, Nodes
 
 pytestmark = pytest.mark.system
 
 ROWS = 4_800
 STEP = 300
+LIMITS = f'checkpoint_every = "100ms"\n{PATIENT_READERS}'
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
 
 
@@ -59,7 +60,7 @@ def counted(tables: list[pa.Table]) -> dict[tuple[int, str], tuple[int, int]]:
 
 @pytest.fixture
 def nodes(tmp_path_factory):
-    made = Nodes(tmp_path_factory.mktemp("n"), ["one", "two"], limits='checkpoint_every = "100ms"')
+    made = Nodes(tmp_path_factory.mktemp("n"), ["one", "two"], limits=LIMITS)
     yield made
     made.close()
 

@@ -272,5 +272,5 @@ def test_a_cut_and_a_death_are_noticed(
     record_property("death_s", round(death_s, 3))
     with contextlib.suppress(BrokenPipeError):
         print(f"a cut was noticed after {cut_s:.2f} s, a death after {death_s:.2f} s")
-    assert cut_s < 10.0
-    assert death_s < 5.0
+    assert cut_s < 30.0
+    assert death_s < 30.0

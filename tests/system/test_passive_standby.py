@@ -9,7 +9,7 @@ import pytest
 import medusa as md
 from tests.system.nodes import until
 from tests.system.standby_nodes import StandbyNodes
-from tests.system.test_standby import CUT, ROWS, SCHEMA, WHOLE, Clients
+from tests.system.test_standby import CUT, PIECE, ROWS, SCHEMA, WHOLE, Clients
 
 pytestmark = pytest.mark.system
 
@@ -67,16 +67,16 @@ def of_many_keys() -> md.Query:
 
 
 class SlowClients(Clients):
-    """Rows come for so long that one sees deltas go."""
+    """Rows come for so long that one sees deltas go: few at a time, in one checkpoint after the other."""
 
     pause_s = 0.01
+    ahead = 20 * PIECE
 
 
-def with_deltas(nodes: StandbyNodes, fragment: str, owner: str) -> int:
+def with_deltas(nodes: StandbyNodes, fragment: str) -> int:
     """How many of those that stand by hold deltas."""
-    with nodes.connect(owner) as fed:
-        [mine] = [each for each in fed.status()["fragments"] if each["fragment"] == fragment]
-    return sum((each["deltas"] or 0) > 0 for each in mine["replicas"]["secondaries"].values())
+    held = nodes.secondaries(fragment, nodes.replicas(fragment)["owner"])
+    return sum((each["deltas"] or 0) > 0 for each in held.values())
 
 
 def test_deltas_go_and_two_are_killed_for_good(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -88,15 +88,17 @@ def test_deltas_go_and_two_are_killed_for_good(tmp_path_factory: pytest.TempPath
         with nodes.connect("e") as fed:
             until(lambda: {*fed.status()["peers"].values()} == {"up"}, what="they hear each other")
             fed.deploy(of_many_keys(), at=at, standby={"m": ["s1", "s2"]}, witness=["w"])
-        owner = nodes.until_followed(name)
+        nodes.until_followed(name)
         clients = SlowClients(nodes, held, of_many_keys())
         clients.until(KEYS)
-        until(lambda: with_deltas(nodes, name, owner) > 0, what="deltas went")
+        until(lambda: with_deltas(nodes, name) > 0, what="deltas went")
+        owner = nodes.until_followed(name)
         nodes.kill(owner)
         assert nodes.until_taken_over(name, owner) in {*MEMBERS} - {owner}
-        heir = nodes.until_followed(name, 1)
+        nodes.until_followed(name, 1)
         clients.until(ROWS // 2)
-        until(lambda: with_deltas(nodes, name, heir) > 0, what="deltas of the new owner went")
+        until(lambda: with_deltas(nodes, name) > 0, what="deltas of the new owner went")
+        heir = nodes.until_followed(name, 1)
         nodes.kill(heir)
         assert nodes.until_taken_over(name, heir) in {*MEMBERS} - {owner, heir}
         clients.check()

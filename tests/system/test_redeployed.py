@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 import medusa as md
-from tests.system.nodes import until
+from tests.system.nodes import ordered, until
 
 SCHEMA = {"ts": "int64", "v": "int64"}
 AT = {"a": ["rows", "f"], "b": ["g"], "c": ["out"]}
@@ -31,16 +31,22 @@ def test_what_the_others_have_outlives_a_deployment_that_fails_and_the_next_one_
 
     nodes = {name: node(name) for name in names}
     try:
-        with nodes["a"].connect("30s") as fed:
+        with nodes["a"].connect("60s") as fed:
             fed.deploy(query(), at=AT)
             fed.publish("q.rows", {"ts": list(range(95)), "v": list(range(95))})
             fed.flush()
-        [fragment] = nodes["b"].status()["fragments"]
+
+        def fragment_of_b():
+            [found] = nodes["b"].status()["fragments"]
+            return found
+
+        until(lambda: fragment_of_b()["rows_in"] == 95, what="b has all rows")
+        fragment = fragment_of_b()
         for name in ("a", "c"):
             nodes.pop(name).close()
         shutil.rmtree(tmp_path / "a.data")
         nodes["a"] = node("a")
-        with nodes["a"].connect("30s") as fed:
+        with nodes["a"].connect("60s") as fed:
             with pytest.raises(md.LinkError) as told:
                 fed.deploy(query(), at=AT)
             assert told.value.code == "E_TIMEOUT"
@@ -49,11 +55,11 @@ def test_what_the_others_have_outlives_a_deployment_that_fails_and_the_next_one_
             [kept] = nodes["b"].status()["fragments"]
             assert kept["fragment"] == fragment["fragment"]
             assert kept["rows_in"] >= fragment["rows_in"] > 0
-            fed.deploy(query(), at=AT)
+            ordered(lambda: fed.deploy(query(), at=AT))
             fed.publish("q.rows", {"ts": list(range(95, 150)), "v": list(range(55))})
             fed.finish("q.rows")
             fed.flush("60s")
-        with nodes["c"].connect("30s") as fed:
+        with nodes["c"].connect("60s") as fed:
             trains = fed.subscribe("q.out", from_="oldest", timeout="60s")
             counts = [n for train in trains for n in train.batch.column("n").to_pylist()]
         assert counts == [10] * 15

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import medusa as md
-from tests.system.nodes import DEADLINE_S, ForkedNodes, until
+from tests.system.nodes import DEADLINE_S, TIMEOUT, ForkedNodes, until
 
 pytestmark = pytest.mark.system
 
@@ -47,11 +47,11 @@ def test_parts_on_nodes_give_the_sequence_of_one_program(nodes):
     got: dict[str, list[dict[str, object]]] = {"out": [], "all": []}
 
     def read(sink: str) -> None:
-        with md.connect(nodes.addresses["b"]) as reader:
+        with md.connect(nodes.addresses["b"], timeout=TIMEOUT) as reader:
             for train in reader.subscribe(f"q.{sink}", from_="oldest"):
                 got[sink] += train.batch.to_pylist()
 
-    with md.connect(nodes.addresses["a"]) as fed:
+    with md.connect(nodes.addresses["a"], timeout=TIMEOUT) as fed:
         fed.deploy(parts, at=at)
         readers = [threading.Thread(target=read, args=(sink,)) for sink in got]
         for reader in readers:

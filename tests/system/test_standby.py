@@ -15,7 +15,7 @@ import pytest
 
 import medusa as md
 from medusa.runtime.embedded.embedded_run import collect
-from tests.system.nodes import DEADLINE_S, run_to_end, until
+from tests.system.nodes import DEADLINE_S, eventually, run_to_end, until
 from tests.system.standby_nodes import NAMES, StandbyNodes
 
 pytestmark = pytest.mark.system
@@ -62,9 +62,13 @@ class Clients:
     Attributes:
         came_s: when each train came.
         pause_s: between two pieces of rows.
+        ahead: so many rows are published and haven't come at most.
+        held_from: from this row on they wait for ``go_on``.
     """
 
     pause_s = 0.002
+    ahead = ROWS
+    held_from = ROWS
 
     def __init__(self, nodes: StandbyNodes, held: contextlib.ExitStack, q: md.Query | None = None) -> None:
         self._query = q or query()
@@ -75,10 +79,11 @@ class Clients:
         self.got: list[Any] = []
         self.came_s: list[float] = []
         self.failed: list[BaseException] = []
-        self._goes = threading.Event()
+        self._goes, self._over = threading.Event(), threading.Event()
         self._threads = [
             threading.Thread(target=self._runs, args=(each,)) for each in (self._publish, self._read)
         ]
+        held.callback(self.go_on)
         for each in self._threads:
             each.start()
 
@@ -90,10 +95,18 @@ class Clients:
 
     def _publish(self) -> None:
         for begin in range(0, ROWS, PIECE):
+            if begin >= self.held_from:
+                self._goes.wait()
+            while begin - len(self.got) > self.ahead and not self.failed:
+                self._over.wait(self.pause_s)
             self._publishes.publish("q.rows", rows(begin, begin + PIECE))
             self.published = begin + PIECE
-            self._goes.wait(self.pause_s)
+            self._over.wait(self.pause_s)
         self._publishes.finish("q.rows")
+
+    def go_on(self) -> None:
+        """Publish what is held back, too."""
+        self._goes.set()
 
     def _read(self) -> None:
         for train in self._reader:
@@ -107,6 +120,7 @@ class Clients:
 
     def check(self) -> None:
         """All came once, in order, and are what one program gives."""
+        self.go_on()
         for thread in self._threads:
             thread.join(DEADLINE_S)
             assert not thread.is_alive(), f"{self.published} rows were published, {len(self.got)} came"
@@ -213,6 +227,12 @@ def test_of_three_owners_two_are_killed(plain: StandbyNodes) -> None:
         clients.check()
 
 
+def stays(nodes: StandbyNodes, fragment: str, owner: str) -> None:
+    """This node has it still; on a busy machine it may have been missed itself, and says who replaced it."""
+    now = nodes.replicas(fragment)["owner"]
+    assert now == owner or "fragment has another owner" in nodes.log(owner), now
+
+
 @pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
 def test_a_process_that_hangs_is_taken_over_and_harms_nobody_when_it_goes_on(
     nodes: StandbyNodes, at: dict[str, list[str]]
@@ -235,7 +255,7 @@ def test_a_process_that_hangs_is_taken_over_and_harms_nobody_when_it_goes_on(
         )
         clients.check()
     nodes.until_followed(fragment)
-    assert nodes.replicas(fragment)["owner"] == owner
+    stays(nodes, fragment, owner)
 
 
 @pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
@@ -266,7 +286,7 @@ def test_clients_that_know_only_a_process_that_hung_publish_and_read_at_its_succ
         assert reader.lost_rows == 0
     assert got == collect(query(), rows=rows(0, ROWS))["out"].to_pylist()
     nodes.until_followed(fragment)
-    assert nodes.replicas(fragment)["owner"] == owner
+    stays(nodes, fragment, owner)
     with nodes.connect("e") as fed:
         print(f"e refused {fed.status()['refused']}")
 
@@ -308,10 +328,14 @@ def test_the_command_line_deploys_with_standby_and_says_who_stands_by(nodes: Sta
     assert done.returncode == 0, done.stderr
     assert "q/rows  standby: s1, s2" in done.stdout
     nodes.until_followed("q/rows")
-    said = run_to_end("status", *nodes.words("e"))
-    assert said.returncode == 0, said.stderr
-    assert "s1" in said.stdout
-    assert "following" in said.stdout
+
+    def follow() -> None:
+        said = run_to_end("status", *nodes.words("e"))
+        assert said.returncode == 0, said.stderr
+        assert "s1" in said.stdout
+        assert "following" in said.stdout
+
+    eventually(follow)
     refused = run_to_end(*asked[:4], "--standby", "m=nobody", *nodes.words("e"))
     assert refused.returncode != 0
     assert "knows no such node" in refused.stderr
@@ -333,15 +357,26 @@ def test_a_query_whose_coordinator_is_killed_for_good_is_removed_through_another
         return [name for name in names if "q" in said(name)["queries"]]
 
     nodes.kill("e")
-    until(lambda: coordinators(*others), what="another node coordinates it")
-    [new] = coordinators(*others)
-    assert said(new)["queries"]["q"]["configuration"]["coordinator"] == new
-    listed = run_to_end("queries", *nodes.words("s2"))
-    assert listed.returncode == 0, listed.stderr
-    assert new in listed.stdout
-    done = run_to_end("undeploy", "q", *nodes.words("s2"))
-    assert done.returncode == 0, done.stderr
-    assert [name for name in others if said(name)["fragments"]] == []
-    assert coordinators(*others) == []
+
+    def one_coordinates() -> None:
+        """It may have changed hands again since: all agree on one in the end."""
+        [new] = coordinators(*others)
+        assert said(new)["queries"]["q"]["configuration"]["coordinator"] == new
+        listed = run_to_end("queries", *nodes.words("s2"))
+        assert listed.returncode == 0, listed.stderr
+        assert new in listed.stdout
+
+    def undeployed() -> None:
+        done = run_to_end("undeploy", "q", *nodes.words("s2"))
+        assert done.returncode == 0 or not coordinators(*others), done.stderr
+
+    def removed() -> None:
+        assert [name for name in others if said(name)["fragments"]] == []
+        assert coordinators(*others) == []
+
+    until(lambda: len(coordinators(*others)) == 1, what="another node coordinates it")
+    eventually(one_coordinates)
+    eventually(undeployed)
+    eventually(removed)
     nodes.start("e")
     until(lambda: not (said("e")["fragments"] or said("e")["queries"]), what="e has heard")

@@ -6,14 +6,15 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import medusa as md
 from medusa.runtime.embedded.embedded_run import collect
-from tests.system.nodes import run_to_end, until
-from tests.system.standby_nodes import LIMITS, StandbyNodes
+from tests.system.nodes import eventually, run_to_end, until
+from tests.system.standby_nodes import LIMITS, StandbyNodes, undisturbed
 from tests.system.test_standby import CUT, ROWS, SCHEMA, Clients, rows
 
 pytestmark = pytest.mark.system
@@ -48,21 +49,24 @@ def test_nodes_and_their_disks_are_lost_and_each_row_comes_once(
             assert "the state of q/kind is held by e" in told
             fed.deploy(query(), at=CUT, **wishes)
         fragment = "q/kind"
-        assert nodes.until_followed(fragment, 1) == "m"
         clients = Clients(nodes, held, query())
         clients.until(ROWS // 3)
-        nodes.kill("m")
-        shutil.rmtree(nodes.folder / "m.data")
+        # On a busy machine m may have been taken for silent, and s1 has it.
+        owner = nodes.until_followed(fragment, 1)
+        assert owner == "m" or not standby or owner == "s1"
+        nodes.kill(owner)
+        shutil.rmtree(nodes.data(owner))
 
         def elsewhere() -> bool:
-            return nodes.replicas(fragment)["owner"] not in ("m", "e")
+            return nodes.replicas(fragment)["owner"] not in (owner, "e")
 
         until(elsewhere, what="a node that doesn't hold it for others has it")
         nodes.until_guarded(fragment, "e")
         if standby:
-            assert nodes.replicas(fragment)["owner"] == "s1"
-            nodes.kill("s1")
-            shutil.rmtree(nodes.folder / "s1.data")
+            [heir] = {"m", "s1"} - {owner}
+            assert nodes.replicas(fragment)["owner"] == heir
+            nodes.kill(heir)
+            shutil.rmtree(nodes.data(heir))
         clients.check()
 
 
@@ -70,16 +74,21 @@ def test_a_lost_fragment_goes_on_at_two_nodes_and_each_row_comes_once(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Each with a range of the keys, out of the state that a third one held. Only what has time is split."""
+    undisturbed(lambda: goes_on_in_parts(tmp_path_factory.mktemp("b")))
+
+
+def goes_on_in_parts(folder: Path) -> bool:
     limits = f"{LIMITS}\n[recovery]\nrestore_parts = 2"
     with contextlib.ExitStack() as held:
-        nodes = StandbyNodes(tmp_path_factory.mktemp("b"), keyed=False, limits=limits)
+        nodes = StandbyNodes(folder, keyed=False, limits=limits)
         held.callback(nodes.close)
         nodes.start()
         with nodes.connect("e") as fed:
             until(lambda: {*fed.status()["peers"].values()} == {"up"}, what="they hear each other")
             standby = {"e": ["s2"], "m": ["s1", "s2"], "c": ["s2"]}
             fed.deploy(query("n"), at=CUT, standby=standby, witness=["w"])
-        assert nodes.until_followed("q/kind", 1) == "m"
+        if nodes.until_followed("q/kind", 1) != "m":
+            return False
         clients = Clients(nodes, held, query("n"))
         clients.until(ROWS // 4)
         nodes.kill("m")
@@ -93,6 +102,7 @@ def test_a_lost_fragment_goes_on_at_two_nodes_and_each_row_comes_once(
 
         until(lambda: at() == parts, what="each part is at a node of its own")
         clients.check()
+    return True
 
 
 def test_owner_and_holder_and_their_disks_are_lost_at_once_and_that_is_said_and_counted(
@@ -100,9 +110,13 @@ def test_owner_and_holder_and_their_disks_are_lost_at_once_and_that_is_said_and_
 ) -> None:
     """As a user does it: ``medusa status`` says what waits for whom, and once both machines are back how much
     is lost; ``medusa undeploy``, and the query deployed again gives what comes from then on."""
+    undisturbed(lambda: both_are_lost(tmp_path_factory.mktemp("b")))
+
+
+def both_are_lost(folder: Path) -> bool:
     published = ROWS // 3
     with contextlib.ExitStack() as held:
-        nodes = StandbyNodes(tmp_path_factory.mktemp("b"), keyed=False)
+        nodes = StandbyNodes(folder, keyed=False)
         held.callback(nodes.close)
         nodes.start()
 
@@ -112,7 +126,10 @@ def test_owner_and_holder_and_their_disks_are_lost_at_once_and_that_is_said_and_
         fed = held.enter_context(nodes.connect("w"))
         until(lambda: {*fed.status()["peers"].values()} == {"up"}, what="they hear each other")
         fed.deploy(query(), at=CUT, standby={"e": ["s2"], "m": ["s1"], "c": ["s2"]})
-        until(lambda: "holds q/kind of m, epoch 1" in status(), what="e holds the state of m")
+        until(lambda: re.search(r"holds q/kind of \w+, epoch \d", status()), what="e holds the state of m")
+        if nodes.replicas("q/kind", by="w")["owner"] != "m":
+            return False
+        assert "holds q/kind of m, epoch 1" in status()
         reader = held.enter_context(nodes.connect("c", "w")).subscribe("q.out", from_="oldest")
         publisher = held.enter_context(nodes.connect("e", "w"))
         for begin in range(0, published, 400):
@@ -124,6 +141,9 @@ def test_owner_and_holder_and_their_disks_are_lost_at_once_and_that_is_said_and_
             if came == published:
                 break
         until(lambda: (*_went_in(nodes), 0, 0)[1] > 0, what="m has acknowledged rows")
+        epochs = nodes.epochs("q/rows", "q/kind", by="w")
+        if (epochs, nodes.replicas("q/kind", by="w")["owner"]) != ([1] * 2, "m"):
+            return False
         for name in ("m", "e"):
             nodes.kill(name)
         for name in ("m", "e"):
@@ -143,16 +163,22 @@ def test_owner_and_holder_and_their_disks_are_lost_at_once_and_that_is_said_and_
         assert (count, first > 0) == (published, True)
         told = f"q.some: {count:,} rows, and nobody keeps the first {first:,}"
         until(lambda: told in status(), what="it says how many rows it had been sent")
-        assert f"q.kind: {published:,} rows had come out" in status()
-        assert run_to_end("undeploy", "q", "--node", nodes.addresses["w"]).returncode == 0
-        assert "LOST" not in status()
+        until(lambda: f"q.kind: {published:,} rows had come out" in status(), what="and what had come out")
         again = held.enter_context(nodes.connect("w"))
+
+        def undeployed() -> None:
+            done = run_to_end("undeploy", "q", "--node", nodes.addresses["w"])
+            assert done.returncode == 0 or not again.queries(), done.stderr
+
+        eventually(undeployed)
+        until(lambda: "LOST" not in status(), what="nothing is lost any more")
         again.deploy(query(), at=CUT, standby={"e": ["s2"], "m": ["s1"], "c": ["s2"]})
         fresh = held.enter_context(nodes.connect("c", "w")).subscribe("q.out", from_="oldest")
         again.publish("q.rows", rows(published, published + 500))
         again.finish("q.rows")
         got = [row for train in fresh for row in train.batch.to_pylist()]
         assert got == collect(query(), rows=rows(published, published + 500))["out"].to_pylist()
+    return True
 
 
 def _went_in(nodes: StandbyNodes) -> tuple[int, int] | tuple[()]:

@@ -10,13 +10,13 @@ import pytest
 import medusa as md
 from medusa.errors import LinkError
 from medusa.runtime.keys.key_files import CurveKey, ParticipantKey, read_public, write_key
-from tests.system.nodes import ForkedNodes, run_to_end, until
+from tests.system.nodes import PATIENT_READERS, ForkedNodes, ordered, run_to_end, until
 
 pytestmark = pytest.mark.system
 
 SCHEMA = {"ts": "int64", "v": "int64"}
 ROWS, STEP, SLACK = 1200, 40, 5
-LIMITS = 'checkpoint_every = "50ms"'
+LIMITS = f'checkpoint_every = "50ms"\n{PATIENT_READERS}'
 
 
 def rows(seed=7):
@@ -82,7 +82,7 @@ def test_who_reads_and_who_is_read_are_killed_and_go_on(tmp_path):
                 5: lambda: again("down"),
                 10: lambda: again("up"),
                 15: lambda: (nodes.kill("down"), nodes.kill("up"), nodes.start("up", "down")),
-                20: lambda: fed.move("cars/some", to="down"),
+                20: lambda: ordered(lambda: fed.move("cars/some", to="down")),
                 25: lambda: again("down"),
             }
             table = rows()
@@ -174,7 +174,7 @@ def test_a_stream_of_another_owner_is_read_as_far_as_it_offers_that(tmp_path):
             between = {
                 5: lambda: again("core"),
                 10: lambda: again("edge"),
-                15: lambda: bob.move("cars/in", to="side"),
+                15: lambda: ordered(lambda: bob.move("cars/in", to="side")),
                 20: lambda: (owners.kill("side"), owners.start("side")),
                 25: lambda: again("edge"),
             }

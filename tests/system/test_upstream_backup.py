@@ -65,7 +65,7 @@ def test_a_process_is_killed_for_good_and_nothing_is_missing(wish: dict[str, str
             assert all(text in plan for text in ["upstream backup", *PLANS[wish["recovery"]]])
             fed.deploy(query(**wish), at=AT, standby=STANDBY, witness=["w"])
         for fragment in ("q/rows", FRAGMENT):
-            nodes.until_guarded(fragment, "s1", "s2")
+            nodes.until_followed(fragment)
         publishes = held.enter_context(nodes.connect("e", "c"))
         reader = held.enter_context(nodes.connect("c", "e")).subscribe("q.out", from_="oldest")
         got: list[dict[str, Any]] = []
@@ -76,15 +76,17 @@ def test_a_process_is_killed_for_good_and_nothing_is_missing(wish: dict[str, str
 
         reading = threading.Thread(target=read)
         reading.start()
-        killed_s = 0.0
+        killed_s, owner = 0.0, ""
         for begin in range(0, ROWS, PIECE):
             publishes.publish("q.rows", rows(begin, begin + PIECE))
             if begin == ROWS // 2 // PIECE * PIECE + 3 * PIECE:
                 until(lambda: got, what="rows come")
+                # On a busy machine m may have been taken for silent, and another has it.
+                owner = nodes.replicas(FRAGMENT)["owner"]
                 killed_s = time.monotonic()
-                nodes.kill("m")
+                nodes.kill(owner)
         publishes.finish("q.rows")
-        assert nodes.until_taken_over(FRAGMENT, "m") in ("s1", "s2")
+        assert nodes.until_taken_over(FRAGMENT, owner) in {"m", "s1", "s2"} - {owner}
         reading.join(DEADLINE_S)
         assert not reading.is_alive(), f"{len(got)} rows came"
         print(f"the end came {time.monotonic() - killed_s:.2f} s after the kill")
@@ -94,5 +96,7 @@ def test_a_process_is_killed_for_good_and_nothing_is_missing(wish: dict[str, str
         assert reader.lost_rows == 0
         if wish == PRECISE:
             assert came == want, "as if nothing had happened"
-        assert reader.stream_version == (1 if wish == PRECISE else 2)
+        owners = nodes.epochs(FRAGMENT)[0]
+        assert owners >= 2
+        assert reader.stream_version == (1 if wish == PRECISE else owners)
         print(f"{len(came) - len(want)} rows came again")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.elements import START_US
+from medusa.elements import END_US, START_US
 from medusa.errors import LocalProtocolError
 from medusa.wire import limits
 from medusa.wire.link.output_log import OutputLog
@@ -15,6 +15,8 @@ STEPS = st.lists(
     st.tuples(st.sampled_from(["train", "train", "boundary", "trim", "trim to"]), st.integers(0, 40)),
     max_size=80,
 )
+BEHIND = st.lists(st.tuples(st.sampled_from(["late", "trim", "trim to"]), st.integers(0, 40)), max_size=8)
+"""After the end only late rows may come."""
 
 
 class Model:
@@ -32,7 +34,7 @@ class Model:
 
     def boundary(self, time_us):
         before = self.boundary_us
-        if len(self.entries) > self.base and isinstance(self.entries[-1][4], str):
+        if len(self.entries) > self.base and isinstance(self.entries[-1][4], str) and time_us < END_US:
             before = self.entries.pop()[2]
         self.entries.append((self.next_seq, self.next_seq, before, limits.ENTRY_BYTES, f"to {time_us}"))
         self.boundary_us = time_us
@@ -41,6 +43,11 @@ class Model:
     def held(self):
         return self.entries[self.base :]
 
+    @property
+    def stays(self):
+        """What is never trimmed: the end, as long as it is the last."""
+        return int(bool(self.entries) and self.entries[-1][4] == f"to {END_US}")
+
 
 def shown(entry):
     what = f"to {entry.time_us}" if entry.payload is None else len(entry.payload)
@@ -48,12 +55,15 @@ def shown(entry):
 
 
 @settings(max_examples=150, deadline=None)
-@given(STEPS)
-def test_the_log_and_the_model_agree(steps):
+@given(STEPS, st.booleans(), BEHIND)
+def test_the_log_and_the_model_agree(steps, ends, behind):
     log, model, time_us = OutputLog(), Model(), 0
-    for what, amount in steps:
+    for what, amount in [*steps, *([("end", 0), *behind] if ends else [])]:
         match what:
-            case "train" if amount:
+            case "end":
+                log.append_boundary(END_US)
+                model.boundary(END_US)
+            case "train" | "late" if amount:
                 log.append_train(b"x" * amount, amount)
                 model.train(amount)
             case "boundary" if amount:
@@ -63,12 +73,14 @@ def test_the_log_and_the_model_agree(steps):
             case "trim":  # rows below this are durable, and nobody stands before the last but `amount % 3`
                 seq, before = model.next_seq * amount // 40, max(log.end - amount % 3, log.base)
                 log.trim(seq, before)
+                before = min(before, len(model.entries) - model.stays)
                 while model.base < before and model.entries[model.base][1] <= seq:
                     model.base += 1
             case "trim to":
                 nbytes = amount * 30
                 log.trim_to(nbytes, least=amount % 2)
-                while sum(e[3] for e in model.held) > nbytes and len(model.held) > amount % 2:
+                least = max(amount % 2, model.stays)
+                while sum(e[3] for e in model.held) > nbytes and len(model.held) > least:
                     model.base += 1
         assert (log.base, log.end, log.next_seq) == (model.base, len(model.entries), model.next_seq)
         assert [shown(entry) for entry in log.entries()] == model.held
@@ -77,8 +89,24 @@ def test_the_log_and_the_model_agree(steps):
         assert log.start_seq == (model.entries[model.base - 1][1] if model.base else 0)
         assert log.promise(log.end) == log.boundary_us == model.boundary_us
         for seq in range(log.start_seq, log.next_seq + 1, 7):
-            found = next((i for i, e in enumerate(model.held) if e[1] > seq), len(model.held))
+            found = next((i for i, e in enumerate(model.held) if e[1] > seq), len(model.held) - model.stays)
             assert log.find(seq) == log.base + found
+
+
+def test_who_comes_after_the_end_hears_first_what_was_promised_before_it():
+    log = OutputLog()
+    log.append_train(b"xy", 2)
+    log.append_boundary(3)
+    log.append_boundary(5)
+    log.append_boundary(END_US)
+    assert [shown(entry)[4] for entry in log.entries()] == [2, "to 5", f"to {END_US}"]
+    for _ in range(2):
+        found = log.find(2)
+        assert (log.promise(found), log[found].time_us, found) == (5, END_US, log.end - 1)
+        log.trim(2, log.end)
+        log.trim_to(0)
+        assert [shown(entry)[4] for entry in log.entries()] == [f"to {END_US}"]
+    assert (log.nbytes, log.boundary_us) == (limits.ENTRY_BYTES, END_US)
 
 
 def test_what_was_forgotten_holds_no_memory_and_can_not_be_had():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import UNSET
+
 from medusa.apps.dashboard.network import (
     UP,
     Link,
@@ -130,6 +132,9 @@ def _of_node(node: NodeView, standbys: Sequence[StandbyView]) -> Iterator[tuple[
         yield f"UNDECIDED: query {query}", f"{of.why}, for {ago(of.waits_us // 1_000_000)}"
     for fragment, stateless in status.without_state.items():
         yield f"{'LOST' if stateless.lost else 'WITHOUT STATE'}: {fragment}", stateless.why
+    for query, coordinated in status.queries.items():
+        if coordinated.scaling is not UNSET:
+            yield f"scales query {query}", coordinated.scaling.text
     for fragment, held in status.backups.held.items():
         yield f"holds {fragment}", held.text
     for name, field, value in (*titled(status), *titled(status.load)):

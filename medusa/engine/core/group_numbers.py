@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from medusa._native import Keys
+from medusa._native import Keys, pick_keys
 from medusa.engine.core.native_types import narrow, native_arrow, native_type, widen
 from medusa.engine.core.row_buffer import Ints
 from medusa.engine.core.rows import as_bools
@@ -48,6 +48,11 @@ class KeyIds:
     def keys(self) -> pa.RecordBatch:
         """The keys in native types, in order of their ids."""
         return pa.RecordBatch.from_arrays(pa.record_batch(self._ids.keys()).columns, schema=self.schema)
+
+    def picking(self) -> Callable[[pa.Array], list[pa.Array]]:
+        """Gives the key columns, in native types, of rows with these ids, whatever ``keep`` does later."""
+        known = self._ids
+        return lambda ids: pa.record_batch(pick_keys(known, ids)).columns
 
     def narrowed(self, ids: Ints) -> list[pa.Array]:
         """The key columns of rows with these ids, in the declared types."""

@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from medusa._native import Chunks
 from medusa.engine.core import output_pieces
-from medusa.engine.state.background_copy import ByNumber, rows_later
-from medusa.engine.state.row_changes import TableChange
 
 __all__ = ["MERGED_ROWS_MAX", "KeptRows"]
 
@@ -99,30 +97,6 @@ class KeptRows:
         part = np.maximum(firsts.searchsorted(wanted, side="right") - 1, 0)
         found = self._sizes[np.maximum(before[part] + wanted - firsts[part], 0)]
         return np.where(wanted < 0, 0, found)
-
-    def later(
-        self,
-        numbers: pa.Array,
-        made: Callable[[list[pa.Array]], pa.Table],
-        *,
-        patient: bool = True,
-        captured: bool = False,
-        change: TableChange | None = None,
-    ) -> ByNumber | None:
-        """A table of rows by number, copied piece by piece; None as ``rows_later``, or where no row is held.
-
-        Args:
-            made: the table, of all their columns.
-            patient, captured, change: as ``rows_later``.
-        """
-        if not self._parts:
-            return None
-        pick = self.picking()
-
-        def take(start: int, end: int) -> list[pa.Array]:
-            return pick(numbers.slice(start, end - start))
-
-        return rows_later(len(numbers), take, made, patient=patient, captured=captured, change=change)
 
     def picking(self) -> Callable[[pa.Array], list[pa.Array]]:
         """Gives all columns of rows by number: of those held now, however many are forgotten then."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from medusa.engine.core.box import BoxState, expect_table
+from medusa.engine.core.captured_slots import CapturedSlots
 from medusa.engine.core.group_numbers import KeyIds
 from medusa.engine.core.native_types import native_arrow
 from medusa.engine.core.row_buffer import Ints
@@ -33,6 +34,12 @@ _WIDTHS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "V16"}
 OBJECT_BYTES = 56
 """What Python takes for a text beside its characters."""
 
+COLUMNS_PER_COST = 4
+"""Copying so many columns of a row takes as long as copying a row of a native window."""
+
+TEXT_COST = 4
+"""Copying a text, in such rows."""
+
 
 class _Column:
     """Values by slot, null where nothing was written."""
@@ -49,6 +56,10 @@ class _Column:
         self._values = np.zeros(0, kind)
         self._valid = np.zeros(0, np.bool_)
         self._written = self._written_bytes = 0  # of texts
+
+    @property
+    def holds_texts(self) -> bool:
+        return self._values.dtype == np.object_
 
     def resize(self, slots: int) -> None:
         more = slots - len(self._values)
@@ -108,9 +119,12 @@ class TableStore:
         self.columns = {name: _Column(type) for name, type in types.items() if name not in keys}
         self._present = np.zeros(0, np.bool_)
         self._changed = np.zeros(0, np.int64)
+        self._captured = CapturedSlots(pa.schema(list(self._schema())[len(keys) :]), self._read)
+        texts = sum(column.holds_texts for column in self.columns.values())
+        self._cost = 1 + len(self.columns) // COLUMNS_PER_COST + TEXT_COST * texts
 
     def __len__(self) -> int:
-        return int(self._present.sum())
+        return int(np.count_nonzero(self._present))
 
     def slots(self, keys: Sequence[pa.Array], *, insert: bool = True) -> Ints:
         """The slots of keys; without ``insert`` -1 for a key that has none."""
@@ -140,6 +154,7 @@ class TableStore:
 
     def put(self, slots: Ints, times: Ints, values: dict[str, pa.Array], *, new: bool) -> None:
         """Write columns of some slots, each once; the other columns of new rows become null."""
+        self._captured.come(slots)
         for name, column in self.columns.items():
             if name in values:
                 column.write(slots, values[name])
@@ -149,22 +164,27 @@ class TableStore:
         self._changed[slots] = times
 
     def drop(self, slots: Ints) -> None:
+        self._captured.go(slots)
         self._present[slots] = False
 
     def forget(self, boundary_us: int) -> None:
         """Let go of what no row at or after the boundary sees."""
         if self._expire_us is not None:
-            self._present &= ~(self._changed < boundary_us - self._expire_us)
-        live = int(self._present.sum())
+            gone = np.flatnonzero(self._present & (self._changed < boundary_us - self._expire_us))
+            if len(gone):
+                self.drop(gone)
+        live = len(self)
         if len(self._present) > 2 * live + SLOTS_SPARE:
             kept = np.flatnonzero(self._present)
+            self._captured.renumber(live)
             self.ids.keep(kept)
             for column in self.columns.values():
                 column.keep(kept)
             self._present, self._changed = self._present[kept], self._changed[kept]
 
     def nbytes(self) -> int:
-        return sum(column.nbytes() for column in self.columns.values()) + 25 * len(self._present)
+        columns = sum(column.nbytes() for column in self.columns.values())
+        return columns + 25 * len(self._present) + self._captured.nbytes()
 
     # Whole tables
 
@@ -184,11 +204,17 @@ class TableStore:
 
     def save(self, state: BoxState, name: str) -> None:
         """One row for each key, in order of their slots."""
+        keys, schema = self.ids.picking(), self._schema()
+        if state.patient or state.capture is not None:
+            self._captured.save(state, name, len(self), keys, schema, cost=self._cost)
+            return
         slots = np.flatnonzero(self._present)
-        keys = self.ids.keys().take(pa.array(slots)).columns
-        values = [column.read(slots) for column in self.columns.values()]
-        arrays = [*keys, *values, pa.array(self._changed[slots])]
-        state.tables[name] = pa.Table.from_arrays(arrays, schema=self._schema())
+        arrays = [*keys(pa.array(slots)), *self._read(slots)]
+        state.put(name, pa.Table.from_arrays(arrays, schema=schema))
+
+    def _read(self, slots: Ints) -> list[pa.Array]:
+        """What may change of some rows."""
+        return [*(column.read(slots) for column in self.columns.values()), pa.array(self._changed[slots])]
 
     def load(self, state: BoxState, name: str) -> None:
         """Take back what ``save`` gave; only on an empty store.

@@ -64,7 +64,7 @@ def concat_timed(parts: list[Timed]) -> Timed:
 
 
 def save_timed(state: BoxState, name: str, parts: list[Timed], schema: pa.Schema) -> None:
-    """Rows with their times beside them, as a table of a checkpoint."""
+    """Rows with their times beside them, as a table of a checkpoint. Nothing of them changes later."""
     full = schema.append(pa.field("@time", TIME))
     batches = [
         pa.RecordBatch.from_arrays(
@@ -72,7 +72,7 @@ def save_timed(state: BoxState, name: str, parts: list[Timed], schema: pa.Schema
         )
         for part in parts
     ]
-    state.tables[name] = pa.Table.from_batches(batches, full)
+    state.put(name, pa.Table.from_batches(batches, full))
 
 
 def load_timed(state: BoxState, name: str, schema: pa.Schema) -> list[Timed]:

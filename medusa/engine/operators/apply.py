@@ -35,6 +35,7 @@ class _Calls(Stateless):
         self._function = function
         self._letters = letters
         self._schema: Schema = spec.schema
+        self._place = spec.position
 
     def _checked(self, made: Any, rows: int) -> CallOutput:
         output = read_output(made, self._schema, rows=rows)
@@ -46,23 +47,31 @@ class _Calls(Stateless):
             )
         return output
 
+    def _seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What the function sees: of a part of a split not the numbers of the rows."""
+        return batch if self._place is None else batch.select(range(batch.num_columns - 1))
+
     def _send(self, train: Train, parts: Sequence[AnsweredRows]) -> None:
         for part in parts:
             if part.output is None:
                 if train.kind is not Kind.STABLE:
                     continue  # an early row that fails comes again when it is final
-                bury(self, self._letters, row_of(train.batch, part.first), part.error)
+                bury(self, self._letters, row_of(self._seen(train.batch), part.first), part.error)
                 continue
             index = part.output.rows
-            hidden = [
+            numbers = None if self._place is None else train.batch.columns[-1]
+            times, late, places = (
                 None
                 if array is None
                 else array.slice(part.first, part.rows)
                 if index is None
                 else take_array(array, pa.array(index + part.first))
-                for array in (train.times, train.late)
-            ]
-            self.emit_train(Train(batch=part.output.batch, times=hidden[0], late=hidden[1], kind=train.kind))
+                for array in (train.times, train.late, numbers)
+            )
+            batch = part.output.batch
+            if places is not None:
+                batch = batch.append_column(pa.field(self._place, pa.int64()), places)
+            self.emit_train(Train(batch=batch, times=times, late=late, kind=train.kind))
 
 
 class ApplyBox(_Calls):
@@ -70,7 +79,7 @@ class ApplyBox(_Calls):
 
     def on_train(self, input: int, train: Train) -> None:
         parts: list[AnsweredRows] = []
-        self._attempt(train.batch, 0, parts)
+        self._attempt(self._seen(train.batch), 0, parts)
         self._send(train, parts)
 
     def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[AnsweredRows]) -> None:

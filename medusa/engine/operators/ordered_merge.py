@@ -230,7 +230,7 @@ class OrderedMergeBox(Operator):
         schema = self._came_schema()
         for input, came in enumerate(self._came):
             batches = [self._saved(each, schema) for each in came]
-            state.tables[f"input-{input}"] = pa.Table.from_batches(batches, schema)
+            state.put(f"input-{input}", pa.Table.from_batches(batches, schema))
 
     def _saved(self, each: _Came, schema: pa.Schema) -> pa.RecordBatch:
         train = each.train

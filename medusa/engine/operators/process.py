@@ -29,8 +29,9 @@ from medusa.engine.operators.key_router import LAST_TIME
 from medusa.engine.operators.source import TIME_MAX_US
 from medusa.engine.udf.calls import bury, error_text, row_of
 from medusa.engine.udf.key_state import KeyState, state_class
+from medusa.engine.udf.key_states import KeyStates
 from medusa.engine.udf.process_output import ROWS, TIMER, Outputs
-from medusa.engine.udf.process_state import load_keys, python_values, save_keys
+from medusa.engine.udf.process_state import python_values
 from medusa.errors import QueryError
 from medusa.query.boxes import Process, Schema
 from medusa.query.checker import infer
@@ -44,6 +45,10 @@ _KEY_BYTES = 400
 
 INPUT_ROWS = 1 << 55
 """Of a part of a split: place of a row = number of its input x this + the number that its router gave it."""
+
+NO_TIME_US = TIME_MAX_US >> 1
+"""A promise from here on is no time of a row: so a fork goes on beside sources that have ended, where boxes
+above may lower it a little. Timers that set each other would run to there for ever: it ends them."""
 
 KEYS_AT_ONCE = 256
 """Keys whose calls are done before others may have the thread."""
@@ -100,7 +105,7 @@ class ProcessBox(Operator):
         self._columns = [Columns(self, letters, spec.keys, schema) for schema in inputs]
         self._waiting = [TimedRowBuffer(schema_to_arrow(schema)) for schema in inputs]
         self._state = state_class(spec.state)
-        self._states: dict[Any, KeyState] = {}
+        self._states = KeyStates(self._names, self._key_types, spec.state, timed=spec.positions is not None)
         self._grows = self._timed or any(field.type in ("utf8", "binary") for field in spec.state)
         self._sized = 0
         """Bytes of texts and timers in all states."""
@@ -117,7 +122,7 @@ class ProcessBox(Operator):
 
     def receive(self, input: int, element: Element) -> None:
         # Of each input, since in which order inputs end mustn't show.
-        if isinstance(element, Boundary) and element.time_us < END_US:
+        if isinstance(element, Boundary) and element.time_us < NO_TIME_US:
             self._is_at(element.time_us)
         super().receive(input, element)
 
@@ -142,7 +147,7 @@ class ProcessBox(Operator):
         return filter_rows(train, pa.array(~says))
 
     def on_boundary(self, time_us: int) -> None:
-        self._ended = time_us >= END_US
+        self._ended = time_us >= NO_TIME_US
         self.leave(self._run(time_us))
 
     def _run(self, time_us: int) -> Iterator[None]:
@@ -237,6 +242,8 @@ class ProcessBox(Operator):
     def _run_key(self, key: Any, step: _Step | None, at: int, stop: int, boundary_us: int) -> None:
         """The rows of a key and its timers, in order."""
         state = self._states.get(key)
+        if state is not None:
+            self._states.touch(state)
         times = [] if step is None else step.times
         longest = stop
         while True:
@@ -285,13 +292,13 @@ class ProcessBox(Operator):
         An empty one is forgotten too where there are no timers, whose order would show it.
         """
         if state.gone or (not self._timed and state.empty):
-            self._states.pop(key, None)
+            self._states.drop(key)
             self._armed_us.pop(key, None)
             self._sized -= state._counted
             return None
         if self._grows:
             self._sized += state._recount()
-        self._states[key] = state
+        self._states.keep(key, state)
         return state
 
     def _call_rows(self, key: Any, state: KeyState, step: _Step, start: int, stop: int) -> str | None:
@@ -326,7 +333,7 @@ class ProcessBox(Operator):
 
     def state_bytes(self) -> int:
         states = len(self._states) * (_KEY_BYTES + 50 * len(self._spec.state)) + self._sized
-        return states + self._outputs.nbytes()
+        return states + self._states.nbytes() + self._outputs.nbytes()
 
     def queue_bytes(self) -> int:
         return sum(waiting.nbytes() for waiting in self._waiting)
@@ -344,13 +351,7 @@ class ProcessBox(Operator):
         state.note(seen=self._seen, largest_us=self._largest_us, ended=self._ended)
         for number, waiting in enumerate(self._waiting):
             waiting.save(state, f"waiting-{number}")
-        state.tables["keys"] = save_keys(
-            self._states,
-            self._names,
-            self._key_types,
-            self._spec.state,
-            timed=self._spec.positions is not None,
-        )
+        self._states.save(state, "keys")
 
     def load_more(self, state: BoxState) -> None:
         seen, largest, ended = (state.meta[name] for name in ("seen", "largest_us", "ended"))
@@ -364,15 +365,7 @@ class ProcessBox(Operator):
             raise ValueError("numbers of a process box")
         for number, waiting in enumerate(self._waiting):
             waiting.load(state, f"waiting-{number}")
-        self._states = load_keys(
-            state,
-            self._names,
-            self._key_types,
-            self._spec.state,
-            make=self._state,
-            seen=seen,
-            timed=self._spec.positions is not None,
-        )
+        self._states.load(state, make=self._state, seen=seen)
         self._seen, self._largest_us, self._ended = seen, largest, ended
         for key, held in self._states.items():
             self._arm(key, held)

@@ -7,6 +7,7 @@ tables, partial results. Splits of running queries and recovery on several nodes
 graph in and a graph out. ``query/rewrite/key_ranges`` cuts the hashes of keys into ranges. ``partition``
 cuts the state of a box by them (``groups``: windows, sessions, running; ``partials``: panes without a
 key; ``rows``: joins, distinct;
-``keyed_calls``: process) and ``engine/splitting`` makes of both what ``engine/query_change`` needs
-to go on with, where ``given`` is state for boxes that would begin empty (docs/splitting.md).
+``keyed_calls``: process; ``keyed_tables``: tables and look-ups) and ``engine/splitting`` makes of both
+what ``engine/query_change`` needs to go on with, where ``given`` is state for boxes that would begin
+empty (docs/splitting.md).
 """

@@ -10,22 +10,18 @@ import pyarrow as pa
 
 from medusa.elements import START_US
 from medusa.engine.core.row_buffer import Ints
-from medusa.engine.core.rows import TIME, as_bools
-from medusa.engine.expressions.evaluate import compile_projection
 from medusa.engine.repartition.tables import (
     CutState,
     Joined,
     StateCut,
     StatePartition,
     Tables,
-    array_of,
     each_row_once,
     ints,
     ordered,
     put,
 )
 from medusa.query.boxes import Box, Process
-from medusa.query.shape import types_of
 
 __all__ = ["PROCESS"]
 
@@ -37,13 +33,7 @@ def _waiting_keys(cut: StateCut, input: int) -> tuple[list[pa.Array], npt.NDArra
     """The keys of the rows of an input that wait, and on which rows they fail."""
     whole = cut.made.whole
     assert isinstance(whole, Process)
-    rows = cut.state.tables[f"waiting-{input}"]
-    types = types_of(cut.inputs[input].schema)
-    batch = pa.RecordBatch.from_arrays([array_of(rows.column(name)) for name in types], list(types))
-    times = array_of(rows.column("@time")).cast(TIME)
-    made = compile_projection(list(whole.keys), types, box="split", timed=True)(batch, times)
-    failed = np.zeros(rows.num_rows, np.bool_) if made.failed is None else as_bools(made.failed)
-    return list(made.columns), failed
+    return cut.row_keys(cut.state.tables[f"waiting-{input}"], whole.keys, input)
 
 
 def cut_process(cut: StateCut) -> CutState:

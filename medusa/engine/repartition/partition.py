@@ -7,7 +7,7 @@ of it happens on tables as ``BoxState`` has them (docs/checkpoints.md); no row i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,11 @@ LEFT_OUT = ("dropped", "shed")
 
 
 def partition_state(
-    made: SplitBoxes, inputs: Sequence[StreamShape], state: BoxState, fresh: Mapping[str, BoxState]
+    made: SplitBoxes,
+    inputs: Sequence[StreamShape],
+    state: BoxState,
+    fresh: Mapping[str, BoxState],
+    shelve: Callable[[pa.Table], pa.Table] = lambda table: table,
 ) -> dict[str, BoxState]:
     """The state of a box as that of the boxes it was split into.
 
@@ -37,12 +41,13 @@ def partition_state(
         inputs: the streams that the box reads.
         state: what it saved.
         fresh: what each part saves that never took a row: how its tables look.
+        shelve: is given each table of a part as it is cut, and gives back what is kept of it until all are.
 
     Returns:
         Of routers, parts and merges, by id. Together they hold what the box held; its counters are
         those of the first part.
     """
-    cut = StateCut(made, inputs, state, [fresh[part.id] for part in made.parts])
+    cut = StateCut(made, inputs, state, [fresh[part.id] for part in made.parts], shelve)
     tables, meta, seen = _kind(made.whole).cut(cut)
     states: dict[str, BoxState] = {}
     for router, reached_us, rows in zip(made.routers, state.meta["inputs_us"], seen, strict=True):
@@ -103,7 +108,7 @@ def weights_of(
     Windows count the rows of each open group; other boxes hold rows of their keys, or the keys. So
     observing costs nothing while the box runs, and takes no memory of its own.
     """
-    cut = StateCut(made, inputs, state, [])
+    cut = StateCut(made, inputs, state, [], lambda table: table)
     kind = _kind(made.whole)
     weights = kind.weights(made.whole, state.tables)
     seen = [(cut.hashes(keys), rows) for keys, rows in zip(kind.keys(cut), weights, strict=True)]

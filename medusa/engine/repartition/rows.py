@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from medusa.engine.core.row_buffer import Ints
-from medusa.engine.core.rows import TIME
-from medusa.engine.expressions.evaluate import compile_projection
 from medusa.engine.repartition.tables import (
     CutState,
     Joined,
@@ -25,18 +22,9 @@ from medusa.engine.repartition.tables import (
 )
 from medusa.query.boxes import AsofJoin, Box, Distinct, Join, WindowJoin
 from medusa.query.expressions.expression import Column, Named
-from medusa.query.shape import WINDOW_COLUMNS, StreamShape, types_of
+from medusa.query.shape import WINDOW_COLUMNS
 
 __all__ = ["DISTINCT", "JOIN"]
-
-
-def _row_keys(table: pa.Table, keys: Sequence[Named], shape: StreamShape) -> list[pa.Array]:
-    """The keys of rows that a table holds with their columns and ``@time``."""
-    types = types_of(shape.schema)
-    batch = pa.RecordBatch.from_arrays([array_of(table.column(name)) for name in types], list(types))
-    times = array_of(table.column("@time")).cast(TIME)
-    made = compile_projection(list(keys), types, box="split", timed=True)(batch, times)
-    return list(made.columns)
 
 
 def cut_distinct(cut: StateCut) -> CutState:
@@ -49,7 +37,7 @@ def cut_distinct(cut: StateCut) -> CutState:
     owners = cut.owners(cut.keys(known, whole.keys))
     for one, each in zip(tables, cut.parts("keys", known, owners, {}), strict=True):
         one["keys"] = each
-    owners = cut.owners(_row_keys(rows, whole.keys, cut.inputs[0]))
+    owners = cut.owners(cut.row_keys(rows, whole.keys, 0)[0])
     more = {name: pa.array(np.arange(rows.num_rows))}  # equal times stand as they came
     for one, each in zip(tables, cut.parts("waiting", rows, owners, more), strict=True):
         one["waiting"] = each

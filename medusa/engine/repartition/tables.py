@@ -14,7 +14,8 @@ from medusa._native import hash_partition
 from medusa.engine.core.box import BoxState
 from medusa.engine.core.native_types import narrow
 from medusa.engine.core.row_buffer import Ints
-from medusa.engine.core.rows import as_int64
+from medusa.engine.core.rows import TIME, as_bools, as_int64
+from medusa.engine.expressions.evaluate import compile_projection
 from medusa.engine.operators.key_router import part_of
 from medusa.query.boxes import Box, OrderedMerge
 from medusa.query.checker import infer
@@ -36,6 +37,7 @@ __all__ = [
     "keys_in",
     "ordered",
     "put",
+    "typed_keys",
 ]
 
 Tables = dict[str, pa.Table]
@@ -43,22 +45,28 @@ Tables = dict[str, pa.Table]
 
 @dataclass(slots=True)
 class StateCut:
-    """A state that is about to be cut."""
+    """A state that is about to be cut; ``shelve`` as of ``partition_state``."""
 
     made: SplitBoxes
     inputs: Sequence[StreamShape]
     state: BoxState
     fresh: list[BoxState]
+    shelve: Callable[[pa.Table], pa.Table]
 
     def keys(self, table: pa.Table, keys: Sequence[Named]) -> list[pa.Array]:
         """The key columns of a table that names them ``key.NAME``, in the types of the query."""
-        types = types_of(self.inputs[0].schema)
-        found = []
-        for key in keys:
-            type = infer(key.expression, types, box=self.made.whole.id, timed=True)
-            column = array_of(table.column(f"key.{key.name}"))
-            found.append(column if column.type == to_arrow(type) else narrow(column, type))
-        return found
+        return typed_keys(table, keys, self.inputs[0], self.made.whole.id)
+
+    def row_keys(
+        self, table: pa.Table, keys: Sequence[Named], input: int
+    ) -> tuple[list[pa.Array], NDArray[np.bool_]]:
+        """The keys of rows of an input, held with columns and ``@time``, and on which rows they fail."""
+        types = types_of(self.inputs[input].schema)
+        batch = pa.RecordBatch.from_arrays([array_of(table.column(name)) for name in types], list(types))
+        times = array_of(table.column("@time")).cast(TIME)
+        made = compile_projection(list(keys), types, box="split", timed=True)(batch, times)
+        failed = np.zeros(table.num_rows, np.bool_) if made.failed is None else as_bools(made.failed)
+        return list(made.columns), failed
 
     def hashes(self, keys: list[pa.Array]) -> NDArray[np.uint64]:
         return hashes_of(keys)
@@ -72,7 +80,7 @@ class StateCut:
         for column, values in more.items():
             whole = whole.append_column(column, values)
         return [
-            whole.filter(pa.array(owners == number)).select(each.tables[name].schema.names)
+            self.shelve(whole.filter(pa.array(owners == number)).select(each.tables[name].schema.names))
             for number, each in enumerate(self.fresh)
         ]
 
@@ -122,6 +130,17 @@ def _hidden(made: SplitBoxes) -> str:
     merge = made.merges[-1]
     assert isinstance(merge, OrderedMerge)
     return f"{merge.positions[0]}.value"
+
+
+def typed_keys(table: pa.Table, keys: Sequence[Named], shape: StreamShape, box: str) -> list[pa.Array]:
+    """The key columns of a table that names them ``key.NAME``, in the types that they have over a stream."""
+    types = types_of(shape.schema)
+    found = []
+    for key in keys:
+        type = infer(key.expression, types, box=box, timed=True)
+        column = array_of(table.column(f"key.{key.name}"))
+        found.append(column if column.type == to_arrow(type) else narrow(column, type))
+    return found
 
 
 def hashes_of(keys: list[pa.Array]) -> NDArray[np.uint64]:

@@ -7,7 +7,7 @@ for one piece at a time, however much it holds. What changes meanwhile is copied
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +30,7 @@ __all__ = [
     "Document",
     "Later",
     "OfItems",
+    "OfParts",
     "OfWindow",
     "capture_of",
     "groups_later",
@@ -62,6 +63,7 @@ class OfWindow:
 
     Attributes:
         change: how the table is made of an earlier one and of what is copied; None: it is copied whole.
+        picked: only what changed is copied.
         weight: of a row that is copied, in rows of a whole one.
     """
 
@@ -72,7 +74,8 @@ class OfWindow:
         self._made = made
         self._rows: pa.RecordBatch | None = None
         self._change = _Change(snapshot)
-        self.weight = PICKED_WEIGHT if snapshot.partial else 1
+        self.picked = snapshot.partial
+        self.weight = PICKED_WEIGHT if self.picked else 1
         self.captured = captured
 
     @property
@@ -175,7 +178,8 @@ class ByNumber:
     ) -> None:
         self.captured = captured
         self.change = change
-        self.weight = PICKED_WEIGHT if change is not None else 1
+        self.picked = change is not None
+        self.weight = PICKED_WEIGHT if self.picked else 1
         self._rows = rows
         self._take = take
         self._made = made
@@ -234,6 +238,7 @@ class OfItems:
     Args:
         take: columns of the table, of rows that were copied.
         made: the table of all its columns.
+        cost: of a row, in rows of a window.
     """
 
     def __init__(
@@ -243,10 +248,12 @@ class OfItems:
         made: Callable[[list[pa.Array]], pa.Table],
         *,
         captured: bool = False,
+        cost: int = 1,
     ) -> None:
         self.captured = captured
         self._change = _Change(copy)
-        self.weight = PICKED_WEIGHT if copy.partial else 1
+        self.picked = copy.partial
+        self.weight = cost * (PICKED_WEIGHT if self.picked else 1)
         self._copy: ItemsCopy | None = copy
         self._batch: pa.RecordBatch | None = None
         self._take = take
@@ -288,6 +295,7 @@ def items_later(
     *,
     patient: bool = True,
     capture: Capture | None = None,
+    cost: int = 1,
 ) -> OfItems:
     """As ``OfItems``; copied already where it is little, or all is wanted at once.
 
@@ -296,13 +304,74 @@ def items_later(
         rows: how many there are.
         patient: not all at once.
         capture: only those that changed since its base, where that is known.
+        cost: of a row, in rows of a window.
     """
     capture = capture_of(capture, rows)
     copy = begin(*((capture.number, capture.base) if capture is not None else (0, 0)))
-    later = OfItems(copy, take, made, captured=capture is not None)
-    if not patient or (not copy.partial and copy.left <= AT_ONCE):
+    later = OfItems(copy, take, made, captured=capture is not None, cost=cost)
+    if not patient or (not copy.partial and copy.left * cost <= AT_ONCE):
         later.copy(copy.left + 1)
     return later
+
+
+class OfParts:
+    """What the parts of a box hold that several threads share, put together by who writes it. Methods and
+    attributes as those of ``OfWindow``.
+
+    Args:
+        parts: what each holds, all of it.
+        make: of their tables the one of the box, and how it is made of an earlier one; called once, in any
+            thread.
+    """
+
+    picked = False
+    weight = 1
+
+    def __init__(
+        self,
+        parts: Sequence[OfWindow | OfItems],
+        make: Callable[[list[pa.Table]], tuple[pa.Table, TableChange | None]],
+        *,
+        captured: bool = False,
+    ) -> None:
+        self.captured = captured
+        self._parts = list(parts)
+        self._made = _Once(lambda: make([part.table() for part in self._parts]))
+
+    @property
+    def left(self) -> int:
+        return sum(part.left for part in self._parts)
+
+    @property
+    def done(self) -> bool:
+        return all(part.done for part in self._parts)
+
+    @property
+    def change(self) -> TableChange | None:
+        return self._made.of()[1]
+
+    def copy(self, rows: int) -> None:
+        for part in self._parts:
+            if not part.done and rows > 0:
+                before = part.left
+                part.copy(rows)
+                rows -= before - part.left
+
+    def table(self) -> pa.Table:
+        return self._made.of()[0]
+
+
+class _Once:
+    """A table and how it is made of an earlier one, made when it is asked for first."""
+
+    def __init__(self, make: Callable[[], tuple[pa.Table, TableChange | None]]) -> None:
+        self._make = make
+        self._made: tuple[pa.Table, TableChange | None] | None = None
+
+    def of(self) -> tuple[pa.Table, TableChange | None]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 class Deferred:
@@ -315,32 +384,27 @@ class Deferred:
 
     left = 0
     done = True
+    picked = False
     weight = 1
 
     def __init__(
         self, make: Callable[[], tuple[pa.Table, TableChange | None]], *, captured: bool = False
     ) -> None:
         self.captured = captured
-        self._make = make
-        self._made: tuple[pa.Table, TableChange | None] | None = None
-
-    def _found(self) -> tuple[pa.Table, TableChange | None]:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+        self._made = _Once(make)
 
     @property
     def change(self) -> TableChange | None:
-        return self._found()[1]
+        return self._made.of()[1]
 
     def copy(self, rows: int) -> None:
         """Nothing has to be."""
 
     def table(self) -> pa.Table:
-        return self._found()[0]
+        return self._made.of()[0]
 
 
-Later: TypeAlias = OfWindow | ByNumber | OfItems | Deferred
+Later: TypeAlias = OfWindow | ByNumber | OfItems | OfParts | Deferred
 """A table that is still being copied."""
 
 
@@ -367,8 +431,8 @@ class BackgroundCopy:
         self._capture = capture
         later = (part for part in found.values() if isinstance(part, Later))
         self._later = [part for part in later if not part.done]
-        picked = [part for part in self._later if part.weight > 1]
-        if sum(part.left for part in picked) <= PICKED_AT_ONCE:
+        picked = [part for part in self._later if part.picked]
+        if sum(part.left * part.weight for part in picked) <= PICKED_AT_ONCE * PICKED_WEIGHT:
             for part in picked:
                 part.copy(part.left + 1)
             self._later = [part for part in self._later if not part.done]

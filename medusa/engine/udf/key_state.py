@@ -30,7 +30,17 @@ class KeyState:
     A value is checked when it is set: what a field can't hold raises ``TypeError`` or ``ValueError``.
     """
 
-    __slots__ = ("_cleared", "_counted", "_ended", "_now_us", "_timers", "_times", "_values", "first")
+    __slots__ = (
+        "_cleared",
+        "_counted",
+        "_ended",
+        "_now_us",
+        "_number",
+        "_timers",
+        "_times",
+        "_values",
+        "first",
+    )
 
     fields: tuple[str, ...] = ()
 
@@ -39,6 +49,8 @@ class KeyState:
         self._times: list[int] | None = None
         self._counted = 0
         """Bytes of what has no fixed size, as the box has counted them."""
+        self._number = -1
+        """Among the keys of the box; -1: it isn't one of them yet."""
         self._values: list[Any] = [None] * len(self.fields)
         self._timers: list[int] = []
         self._now_us = 0
@@ -126,6 +138,9 @@ class KeyState:
         texts = (len(value) for value in self._values if value.__class__ is str or value.__class__ is bytes)
         before, self._counted = self._counted, sum(texts) + _TIMER_BYTES * len(self._timers)
         return self._counted - before
+
+    def _numbered(self, number: int) -> None:
+        self._number = number
 
     def next_timer(self) -> int | None:
         return self._timers[0] if self._timers else None

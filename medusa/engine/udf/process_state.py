@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,10 @@ from medusa.engine.udf.key_state import KeyState
 from medusa.query.boxes import Schema
 from medusa.query.types import is_float, to_arrow
 
-__all__ = ["load_keys", "python_values", "save_keys"]
+__all__ = ["KeyRow", "key_columns", "keys_schema", "load_keys", "python_values"]
+
+KeyRow: TypeAlias = tuple[Any, Any, Sequence[Any], Sequence[int]]
+"""A key, its first row, its fields, its timers."""
 
 _NAN = float("nan")
 _TIMERS = pa.list_(pa.field("item", pa.int64(), nullable=False))
@@ -58,7 +61,8 @@ def _array(values: list[Any], type: str) -> pa.Array:
         return pa.concat_arrays([widen(pa.array([value], arrow), type) for value in values])
 
 
-def _schema(names: Sequence[str], types: Sequence[str], state: Schema, timed: bool) -> pa.Schema:
+def keys_schema(names: Sequence[str], types: Sequence[str], state: Schema, timed: bool) -> pa.Schema:
+    """Of the table of keys."""
     return pa.schema(
         [
             *(pa.field(f"key.{name}", native_arrow(type)) for name, type in zip(names, types, strict=True)),
@@ -70,32 +74,27 @@ def _schema(names: Sequence[str], types: Sequence[str], state: Schema, timed: bo
     )
 
 
-def save_keys(
-    states: Mapping[Any, KeyState],
-    names: Sequence[str],
-    types: Sequence[str],
-    state: Schema,
-    *,
-    timed: bool,
-) -> pa.Table:
-    """One row for each key that has state.
+def key_columns(
+    rows: Sequence[KeyRow], types: Sequence[str], state: Schema, *, timed: bool
+) -> list[pa.Array]:
+    """The columns of the table of keys, of some.
 
     Args:
+        types: of the key columns.
         timed: first rows are (time, place), as in a part of a split, and not numbers.
     """
-    keys = [list(states)] if len(names) == 1 else list(map(list, zip(*states, strict=True)))
-    keys = keys or [[] for _ in names]
-    saved = [each.saved() for each in states.values()]
+    several = len(types) > 1
+    keys = [[key[place] if several else key for key, *_ in rows] for place in range(len(types))]
     columns = [_array(values, type) for values, type in zip(keys, types, strict=True)]
-    firsts = [each.first for each in states.values()]
+    firsts = [first for _, first, _, _ in rows]
     numbers = zip(*firsts, strict=True) if timed and firsts else [firsts] * (1 + timed)
     columns += [pa.array(each, pa.int64()) for each in numbers]
-    columns.append(pa.array([timers for _, timers in saved], _TIMERS))
+    columns.append(pa.array([timers for *_, timers in rows], _TIMERS))
     columns += [
-        pa.array([values[place] for values, _ in saved], to_arrow(field.type))
+        pa.array([values[place] for _, _, values, _ in rows], to_arrow(field.type))
         for place, field in enumerate(state)
     ]
-    return pa.Table.from_arrays(columns, schema=_schema(names, types, state, timed))
+    return columns
 
 
 def load_keys(
@@ -108,12 +107,12 @@ def load_keys(
     seen: int,
     timed: bool,
 ) -> dict[Any, KeyState]:
-    """What ``save_keys`` gave.
+    """The states of a table of keys, in its order.
 
     Raises:
         ValueError: a key twice, a first row beyond ``seen``, or timers that don't ascend.
     """
-    table = expect_table(state.tables, "keys", _schema(names, types, fields, timed)).combine_chunks()
+    table = expect_table(state.tables, "keys", keys_schema(names, types, fields, timed)).combine_chunks()
     if not table.num_rows:
         return {}
     columns = [column.chunk(0) for column in table.columns]

@@ -103,7 +103,7 @@ class ConfigFile:
     ) -> ConfigError:
         """What to raise about a field, or about ``within`` the table ``key``."""
         table = key if within and within != key else ""
-        shown = f"{table}.{within}" if table else key
+        shown = f"{table}.{within}" if table else key or within
         return ConfigError(f"{self.at(table, within or key)}: {shown}: {message}", hint=hint, code=code)
 
     def at(self, table: str, key: str) -> str:

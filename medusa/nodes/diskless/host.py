@@ -22,6 +22,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import msgspec
+
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk, row_by_row, uncounted
 from medusa.errors import LinkError
@@ -94,6 +96,8 @@ class MemoryOnlyFragmentHost(FragmentHost):
         self._fed_any = False
         self._ran_seq: dict[tuple[str, str], int] = {}
         self._ran_note: dict[str, bytes] = {}
+        self._read: dict[str, int] = {}
+        """Sink -> somebody has acknowledged the rows below it."""
         self._up: set[str] = set()
         """Nodes and clients that are there."""
         self._number = 0
@@ -205,7 +209,14 @@ class MemoryOnlyFragmentHost(FragmentHost):
             self._start_if_told(now_us)
         elif self._started:
             super().from_reader(now_us, sink, peer, message, owner=owner, others=others)
+            self._note_read(sink, peer)
             self._settle(now_us)
+
+    def _note_read(self, sink: str, peer: str) -> None:
+        """What a reader that may go has acknowledged, beyond where it began."""
+        view = self.outputs[sink].sender.receivers.get(peer)
+        if view is not None and view.acked > view.wanted_seq:
+            self._read[sink] = max(view.acked, self._read.get(sink, 0))
 
     def _no_name(self, message: Attach) -> LinkError:
         if self.spec.keeps_nothing:
@@ -370,13 +381,20 @@ class MemoryOnlyFragmentHost(FragmentHost):
         for sink, output in self.outputs.items():
             # Of those in the plan: rows that a client has are in the note that it gives back.
             plan = self.spec.readers.get(sink, ())
-            asked = ((who, message) for (at, who), (message, *_) in self._asked.items() if at == sink)
+            asked = [(who, message) for (at, who), (message, *_) in self._asked.items() if at == sink]
             seqs = [max(message.next_seq, message.durable) for who, message in asked if who in plan]
             begin = base.output_at(sink) if base is not None else 0
+            unread = base.unread_from(sink) if base is not None else 0
             if not repeats and (ahead := max(seqs, default=0)) > begin:
-                begin = ahead
+                begin = unread = ahead
                 self._tell_unknown(f"the readers of {output.stream} have more than anybody can say")
-            output.begin_at(begin)
+            # Who had read it meanwhile says so.
+            unread = max([unread, *(each.next_seq for _, each in asked if each.resumed)])
+            if unread < begin:
+                why = "put out before the node died, and read by nobody"
+                about = {"fragment": self.spec.name, "stream": output.stream, "why": why}
+                self._outbox.report("error", "rows lost", rows=begin - unread, first=unread, **about)
+            output.begin_at(begin, min(unread, begin))
         if base is not None:
             self.known_lost = base.lost + max(base.held, 0)
             self.known_lost_by = base.lost_after(self._sources)
@@ -476,11 +494,26 @@ class MemoryOnlyFragmentHost(FragmentHost):
             ),
             promises=dying.promises,
             notes=tuple(self._ran_note.items()),
+            unread=self._unread(rows),
         )
         if len(self._cuts) >= CUTS_MAX:
             self._cuts.pop()
         self._cuts.append(cut)
         return self._seal.note(cut) if outputs else b""
+
+    def _unread(self, rows: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+        """As a cut has it that says where outputs stand.
+
+        An output that somebody reads isn't there: a cut settles once all who read have the rows before it,
+        and who comes back later says what it has.
+        """
+        found = []
+        for sink, seq in rows.items():
+            output = self.outputs[sink]
+            first = max(output.kept_from, self._read.get(sink, 0))
+            if output.received is None and first < seq:
+                found.append((sink, first))
+        return tuple(found)
 
     def _by_source(self, held: Mapping[str, int]) -> tuple[tuple[str, int, int], ...]:
         """As a cut has them; with one source its sums say it all."""
@@ -498,6 +531,8 @@ class MemoryOnlyFragmentHost(FragmentHost):
         if not settled:
             return
         newest = settled[-1]
+        # Who read it then may have gone since.
+        newest = msgspec.structs.replace(newest, unread=self._unread(dict(newest.outputs)))
         note = self._seal.note(newest)
         for source, peer, seq in newest.inputs:
             input = self.inputs.get((source, peer)) or self._moved_input(source)

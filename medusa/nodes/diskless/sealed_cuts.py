@@ -41,6 +41,8 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         sources: where there are several: of each by which rows are held, or came that were lost, how many
             those are: (source, held, lost). Sums are ``held`` and ``lost``, but for what an earlier release
             counted.
+        unread: (sink, row) of each output of which rows before its next one, from this one on, are kept for
+            who comes later: nobody reads it, and nobody has acknowledged them. They die with the node too.
     """
 
     fragment: str
@@ -57,6 +59,7 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     epoch: int = 1
     notes: tuple[tuple[str, bytes], ...] = ()
     sources: tuple[tuple[str, int, int], ...] = ()
+    unread: tuple[tuple[str, int], ...] = ()
 
     @property
     def token(self) -> int:
@@ -100,6 +103,11 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         """The number of the next row of an output."""
         return next((seq for name, seq in self.outputs if name == sink), 0)
 
+    def unread_from(self, sink: str) -> int:
+        """The first row of an output that nobody has read and that dies with the node; its next row where
+        there is none."""
+        return next((seq for name, seq in self.unread if name == sink), self.output_at(sink))
+
 
 _CUTS = msgpack_decoder(SealedCut)
 
@@ -127,11 +135,12 @@ class CutSealer:
     def note(self, cut: SealedCut) -> bytes:
         """Sealed, without what is lost by source where that doesn't fit; empty where it would still be longer
         than a note may be."""
-        # Without its last field where that is empty: so wrote, and reads, the release before there was one.
+        # Without its last fields where they are empty: so wrote, and reads, the release before there were
+        # any.
         fields = msgspec.structs.astuple(cut)
-        data = msgspec.msgpack.encode(fields)
-        if not cut.sources or len(data) + TAG_BYTES > limits.NOTE_BYTES_MAX:
-            data = msgspec.msgpack.encode(fields[:-1])
+        data = msgspec.msgpack.encode(fields if cut.unread else fields[:-1])
+        if not (cut.sources or cut.unread) or len(data) + TAG_BYTES > limits.NOTE_BYTES_MAX:
+            data = msgspec.msgpack.encode(fields[:-2])
         if len(data) + TAG_BYTES > limits.NOTE_BYTES_MAX:
             return b""
         return self._tag(data) + data

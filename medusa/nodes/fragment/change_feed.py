@@ -107,8 +107,8 @@ class ChangeFeed:
         self.items_bound = self.items + NEAR_ITEMS
 
     def done(self, cost: int) -> None:
-        """The target has fed an element. Half as much may come after it: a fragment that is fed nothing until
-        all is done would rest the longer, the larger its state is."""
+        """The target has an element, and has fed all but the last few. Half as much may come after it: a
+        fragment that is fed nothing until all is done would rest the longer, the larger its state is."""
         self.nbytes -= cost
         self.items -= 1
         if self.items_bound is not None:

@@ -4,7 +4,7 @@
     ───────────   ───────────────────────────────   ──────────────────────────────────────────────────────
     own disk      it has the decision               it has the checkpoint of that moment
     receivers     it is there                       they have all that had come out by then
-    secondaries   each has fed the decision         each has what that checkpoint holds: on its disk, or, of a
+    secondaries   each has the decision             each has what that checkpoint holds: on its disk, or, of a
                                                     passive standby, in memory
 
 A fragment's policy is made of such parts, and all of them have to agree: ``OwnDisk`` where its node has
@@ -116,7 +116,7 @@ class Secondaries:
     """The nodes that stand by and whose word counts, and what each has said.
 
     Args:
-        decisions: a decision's output waits until they have fed it; else they make their own.
+        decisions: a decision's output waits until they have it; else they make their own.
     """
 
     keeps = False
@@ -124,7 +124,7 @@ class Secondaries:
     def __init__(self, *, decisions: bool = True) -> None:
         self._decisions = decisions
         self._decided: dict[str, int] = {}
-        """Secondary -> decisions below this one it has fed."""
+        """Secondary -> decisions below this one it has, and feeds before any other."""
         self._covered: dict[str, int] = {}
         """Secondary -> the newest checkpoint of ours all of which is on its disk, by token."""
 
@@ -138,19 +138,23 @@ class Secondaries:
         self._decided = {each: self._decided.get(each, 0) for each in secondaries}
         self._covered = {each: self._covered.get(each, 0) for each in secondaries}
 
-    def heard(self, secondary: str, *, decided: int, covered: int) -> None:
-        """A secondary has fed all decisions below ``decided``, and has on disk what checkpoint ``covered``
-        holds."""
-        if secondary in self._decided:
-            self._decided[secondary] = max(self._decided[secondary], decided)
-            self._covered[secondary] = max(self._covered[secondary], covered)
+    def heard(self, secondary: str, *, decided: int, covered: int) -> bool:
+        """A secondary has all decisions below ``decided``, and has on disk what checkpoint ``covered``
+        holds; whether that is more than it said before, and counts."""
+        if secondary not in self._decided:
+            return False
+        if decided <= self._decided[secondary] and covered <= self._covered[secondary]:
+            return False
+        self._decided[secondary] = max(self._decided[secondary], decided)
+        self._covered[secondary] = max(self._covered[secondary], covered)
+        return True
 
     def has(self, secondary: str, *, decided: int, covered: int) -> bool:
         """Whether one whose word counts has said so much."""
         if secondary not in self._decided:
             return False
-        fed = not self._decisions or self._decided[secondary] >= decided
-        return fed and self._covered[secondary] >= covered
+        knows = not self._decisions or self._decided[secondary] >= decided
+        return knows and self._covered[secondary] >= covered
 
     def released(self, of: FragmentProgress) -> int:
         return min(self._decided.values(), default=ALL) if self._decisions else ALL
@@ -205,10 +209,10 @@ class Durability:
         if self._secondaries is not None:
             self._secondaries.require(secondaries)
 
-    def heard(self, secondary: str, *, decided: int, covered: int) -> None:
+    def heard(self, secondary: str, *, decided: int, covered: int) -> bool:
         """A secondary has so much: see ``Secondaries.heard``."""
-        if self._secondaries is not None:
-            self._secondaries.heard(secondary, decided=decided, covered=covered)
+        known = self._secondaries
+        return known is not None and known.heard(secondary, decided=decided, covered=covered)
 
     def has(self, secondary: str, *, decided: int, covered: int) -> bool:
         """Whether one whose word counts has said so much."""

@@ -450,8 +450,8 @@ class FragmentHost:
 
     def secondary_said(self, now_us: int, secondary: str, *, decided: int, covered: int) -> None:
         """A secondary has so much: see ``Durability.heard``."""
-        self.durability.heard(secondary, decided=decided, covered=covered)
-        self.secondaries_said(now_us)
+        if self.durability.heard(secondary, decided=decided, covered=covered):
+            self.secondaries_said(now_us)
 
     def secondaries_said(self, now_us: int) -> None:
         """``durability`` has changed: let go what may leave, acknowledge what is covered."""

@@ -186,10 +186,14 @@ class FragmentOutput:
         if not (self.sender.life or self._recorded != self.sink):
             self.sender.life = life
 
-    def begin_at(self, seq: int) -> None:
-        """The fragment begins anew, with nothing, and its first row has this number; before all else."""
+    def begin_at(self, seq: int, unread: int | None = None) -> None:
+        """The fragment begins anew, with nothing, and its first row has this number; before all else.
+
+        Args:
+            unread: as in ``Sender.begin_log``.
+        """
         assert self.sender.log.end == self.sender.log.base, "there is output already"
-        self.sender.begin_log(seq)
+        self.sender.begin_log(seq, unread)
         self.rows = self.given = self._engine_seq = seq
 
     def reset(self) -> None:

@@ -42,6 +42,16 @@ ACK_SECONDARY_US = 40_000
 """The same by a secondary, of frames for whose word no output waits. Each costs its owner a turn; sooner than
 the owner would send them again."""
 
+AHEAD_US = 1_000
+"""So long after the last acknowledgement the next element is acknowledged as it comes, where output waits for
+it; sooner only once it is fed. Too short: under load each costs its owner a turn more; too long: output waits
+for a second engine."""
+
+AHEAD_MAX = 8
+"""So many elements that the engine has and hasn't fed yet a secondary acknowledges where output waits for its
+word: whoever takes over feeds them first. Too few: output waits for a second engine; too many: one whose
+engine can't keep up is taken for near, and has that much more in memory."""
+
 _CLIENTS = msgpack_decoder(Clients)
 
 Carried = Piece | Whole | Fed | FedTogether | Standing | Handover
@@ -109,7 +119,8 @@ class StateReceiver:
         """Taken so far, in order."""
         self._running: deque[int] = deque()
         """Frames that the engine is feeding."""
-        self._told = -1
+        self._told, self._told_us = -1, 0
+        """What was acknowledged last, and when; -1: whatever it was, it is said again."""
         self._ack_at_us: int | None = None
         self._awaited = False
         """Whether a decision is among the frames that weren't acknowledged: output waits for that word."""
@@ -158,6 +169,7 @@ class StateReceiver:
                 self._take(now_us, fed, rows)
         else:
             self._take(now_us, message, payload)
+        self._ack_soon(now_us)
 
     def _take(self, now_us: int, message: Framed, payload: Buffer | None) -> None:
         """Take one that has a number."""
@@ -165,7 +177,6 @@ class StateReceiver:
         if message.ticket != self.ticket or message.frame != self._frames:
             # Sent again, or something before it is missing: the owner hears how far we are.
             self._told = -1
-            self._ack_soon(now_us)
             return
         self._frames += 1
         match message:
@@ -180,7 +191,6 @@ class StateReceiver:
             case Handover():
                 self._decided = message.decided
         self.note_checkpoint()
-        self._ack_soon(now_us)
 
     def _broken_rule(self, text: str, code: str = "E_STATE") -> RemoteProtocolError:
         return RemoteProtocolError(f"fragment {self.spec.name!r}: {text}", peer=self.owner, code=code)
@@ -307,7 +317,8 @@ class StateReceiver:
         if self._running:
             self._running.popleft()
             self.note_checkpoint()
-            self._ack_soon(now_us)
+            if self.done != self._told:  # Else that was said before it was fed.
+                self._ack_soon(now_us)
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str) -> None:
         """A checkpoint of it is on disk, or isn't."""
@@ -326,8 +337,20 @@ class StateReceiver:
 
     @property
     def done(self) -> int:
-        """Frames of which everything has been fed."""
-        return self._running[0] if self._running else self._frames
+        """Frames that the owner is told of: everything in them has been fed, but for what may be
+        ``AHEAD_MAX``.
+
+        What the engine has it feeds, in this order and before all that comes after a takeover; or it fails,
+        and nothing of the fragment is left here, as if we had died.
+        """
+        ahead = AHEAD_MAX if self._runs_ahead else 0
+        return self._running[ahead] if len(self._running) > ahead else self._frames
+
+    @property
+    def _runs_ahead(self) -> bool:
+        """Whether what the engine has counts as fed: output waits for our word, and what we began with is on
+        our disk."""
+        return self._secondary and self._opened and self.shadow is not None and self.shadow.mixed
 
     @property
     def held_bytes(self) -> int:
@@ -376,8 +399,8 @@ class StateReceiver:
         """Acknowledge what is due."""
         if self._ack_at_us is not None and now_us >= self._ack_at_us:
             self._ack_at_us = now_us + AGAIN_US
-            self._told = self.done
-            if not self._running:
+            self._told, self._told_us = self.done, now_us
+            if self._told == self._frames:
                 self._awaited, self._unsaid_bytes = False, 0
             got = Got(
                 fragment=self.spec.name,
@@ -392,8 +415,9 @@ class StateReceiver:
             self._outbox.send(self.owner, got)
 
     def _ack_soon(self, now_us: int) -> None:
-        idle = self._secondary and self._awaited and not self._running
-        if self._told < 0 or idle or self.done - self._told >= 8:
+        whole = self._secondary and self._awaited and self.done == self._frames
+        soon = whole and (not self._running or now_us - self._told_us >= AHEAD_US)
+        if self._told < 0 or soon or self.done - self._told >= 8:
             self._ack_at_us = now_us
             self.tick(now_us)
         else:

@@ -71,7 +71,7 @@ class StateSender:
     Attributes:
         nbytes: sent so far, once each.
         opened: the target runs it.
-        decided: it has fed all decisions below this number.
+        decided: it has all decisions below this number, and feeds them before any other.
         covered: the newest of our checkpoints all of which is on its disk, by token.
         handed: ``Handover`` was said.
         keeps_pace: what was fed is sent at once, and the oldest of it that isn't fed there yet is of late.

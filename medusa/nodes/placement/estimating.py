@@ -187,7 +187,8 @@ def _groups(graph: Graph, homes: Mapping[str, str]) -> dict[str, str]:
             if arc.box in silent and arc.port not in UNTIMED_PORTS:
                 silent[box.id] = silent[arc.box]
                 join(arc.box, box.id)
-            if isinstance(box, Sink) or isinstance(kinds[arc.box], Table):
+            origin = kinds[arc.box]
+            if isinstance(box, Sink) or (isinstance(origin, Table) and origin.position is None):
                 join(arc.box, box.id)
     return group
 

@@ -95,7 +95,7 @@ def replan_split(
     raw = grouped(whole, groups)
     fragments, arcs = [], {}
     used = set(taken) | {spec.name}
-    renamed = _inner_streams(raw.values(), spec)
+    renamed = _inner_streams(raw.values(), spec, box)
     for group, part in raw.items():
         first = {ABOVE: [router.id for router in made.routers], BELOW: [box]}.get(group, groups[group])
         name = _name(spec.query, [*first, *groups[group]], used)
@@ -248,11 +248,22 @@ def _name(query: str, boxes: Iterable[str], used: Collection[str]) -> str:
     return name
 
 
-def _inner_streams(raw: Iterable[FragmentSpec], spec: FragmentSpec) -> dict[str, str]:
-    """Streams between the new fragments that another node reads under that name already -> their own name."""
-    theirs = set(spec.streams.values())
-    inner = [stream for each in raw for sink, stream in each.streams.items() if sink not in spec.streams]
-    return {stream: f"{stream}.{BELOW}" for stream in inner if stream in theirs}
+def _inner_streams(raw: Iterable[FragmentSpec], spec: FragmentSpec, box: str) -> dict[str, str]:
+    """Streams between the new fragments that have the name of another stream already -> their own name.
+
+    That is one that the fragment sends to other nodes, or one that it reads from another, and hands on.
+    """
+    theirs, fed = set(spec.streams.values()), {feed.source for feed in spec.feeds}
+    renamed: dict[str, str] = {}
+    for each in raw:
+        for sink, stream in each.streams.items():
+            if sink in spec.streams:
+                continue
+            if _arc_into(each, sink).box in fed:
+                renamed[stream] = f"{stream}.{BELOW}.{box}"
+            elif stream in theirs:
+                renamed[stream] = f"{stream}.{BELOW}"
+    return renamed
 
 
 def _as_of(

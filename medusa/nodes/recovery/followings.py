@@ -1,7 +1,7 @@
 """Fragments of other nodes that this one follows as their secondary. No IO.
 
     owner ── Seed ──> can we? ── Ready ──> Piece ... Whole: opened ── Fed ... ──> fed, mute
-                                                                       Got <── fed so far, on disk so far
+                                                                       Got <── has so far, on disk so far
 
 What rests here since a host has it (``nodes.abroad``) stays until the host's checkpoint has come whole, then
 what rests is closed, the disk says so, and what came is opened: between them lies only memory of ours.

@@ -70,7 +70,6 @@ class CheckpointReceiver(StateReceiver):
             return  # It goes on here: what its owner of before still says changes nothing.
         if message.ticket != self.ticket or message.frame != self._frames:
             self._told = -1
-            self._ack_soon(now_us)
             return
         self._frames += 1
         match message:
@@ -82,7 +81,6 @@ class CheckpointReceiver(StateReceiver):
                 self._whole(now_us, message, payload)
             case _:
                 raise self._broken_rule("a passive secondary is fed nothing")
-        self._ack_soon(now_us)
 
     def is_ahead(self, now_us: int, put_out: Mapping[str, int]) -> bool:
         """Whether what has come has rows of its inputs that aren't there, as far as is known: it isn't taken

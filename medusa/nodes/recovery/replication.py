@@ -1,7 +1,7 @@
 """What an owner sends its secondaries, and what they say of it. No IO.
 
     fragment ── what it is fed ──> a tap each ──> frames ──> secondary
-        ^── has fed so much, has on disk what checkpoint N holds ──┘
+        ^── has so much, has on disk what checkpoint N holds ──┘
 
 A fragment never waits for a secondary that is slow: one that is too far behind is given up and seeded anew.
 Which of them count, the configuration says; ``succession`` proposes it.

@@ -17,7 +17,7 @@ from medusa.nodes.scaling.measured_boxes import BoxPart, BoxWork
 from medusa.nodes.scaling.policy import ScaleRules
 from medusa.nodes.scaling.split_sets import SplitSet
 
-__all__ = ["NoStep", "ScaleGoal", "ScaleOrder", "crowded", "next_step"]
+__all__ = ["NoStep", "ScaleGoal", "ScaleOrder", "crowded", "next_step", "together"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +106,14 @@ def next_step(
 def crowded(box: BoxWork, rooms: Mapping[str, float], rules: ScaleRules) -> bool:
     """Whether parts stand together at a node where they have too much to do, and another node has room: who
     split the box was stopped before it had moved them."""
-    for each in _together(box):
+    for each in together(box):
         known = [part.work for part in each if part.work is not None]
         if sum(known) > rules.high and any(_free(box, part, rooms, rules) for part in each if part.is_alone):
             return True
     return False
 
 
-def _together(box: BoxWork) -> list[list[BoxPart]]:
+def together(box: BoxWork) -> list[list[BoxPart]]:
     """Parts that share a node with others, by node."""
     by_node: dict[str, list[BoxPart]] = {}
     for part in box.parts:
@@ -147,7 +147,7 @@ def _grows(
 ) -> ScaleOrder | NoStep:
     if (move := _spread(goal, box, rooms, rules)) is not None:
         return move
-    if goal.split and _together(box):
+    if goal.split and together(box):
         return NoStep(why=f"no node has room for a part of {box.id}, so they stay together")
     if goal.split or len(box.parts) >= goal.parts:
         return NoStep()
@@ -174,7 +174,7 @@ def _spread(
     goal: ScaleGoal, box: BoxWork, rooms: Mapping[str, float], rules: ScaleRules
 ) -> ScaleOrder | None:
     """A part that goes to a node of its own."""
-    for each in _together(box):
+    for each in together(box):
         known = [part.work for part in each if part.work is not None]
         if not goal.split and sum(known) <= rules.high:
             continue

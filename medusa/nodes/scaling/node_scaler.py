@@ -204,17 +204,25 @@ class NodeScaler:
 
     def _rooms(self) -> dict[str, float]:
         """Nodes that take parts, and how much of each is used."""
-        assert self._rules is not None
         found: dict[str, float] = {}
-        for name, node in self._nodes().items():
-            may = not self._rules.nodes or name in self._rules.nodes
-            if not may or node.abroad or node.forgets or node.elsewhere or not node.up:
+        for name, node in self._takers().items():
+            if not node.up:
                 continue
             if name == self._me:
                 found[name] = self._loads.load or 0.0
             elif name in self._loads.peers and not (said := self._loads.peers[name][1]).overloaded:
                 found[name] = said.load / WHOLE
         return found
+
+    def _takers(self) -> dict[str, StandbyNode]:
+        """Nodes that may take parts, whether they are up or not."""
+        assert self._rules is not None
+        may = self._rules.nodes
+        return {
+            name: node
+            for name, node in self._nodes().items()
+            if (not may or name in may) and not (node.abroad or node.forgets or node.elsewhere)
+        }
 
     # --- orders -----------------------------------------------------------------------------------
 
@@ -272,7 +280,9 @@ class NodeScaler:
     def status(self, now_us: int, query: str) -> ScalingStatus | UnsetType:
         """``status()["queries"][query]["scaling"]``; unset: this node doesn't see to it."""
         found = self._queries.get(query)
-        return UNSET if found is None else found.status(now_us)
+        if found is None:
+            return UNSET
+        return found.status(now_us, [name for name, node in self._takers().items() if not node.up])
 
 
 def _read(payload: Buffer) -> NodeStatus | None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from medusa.nodes.config.settings_scale import ScaleSettings
 from medusa.nodes.scaling.measured_boxes import BoxWork, measured_boxes
+from medusa.nodes.scaling.missing_nodes import MissingNodes
 from medusa.nodes.scaling.next_step import ScaleGoal, ScaleOrder, crowded, next_step
 from medusa.nodes.scaling.policy import Resize, ScalePolicy, ScaleRules
 from medusa.nodes.scaling.split_sets import split_sets
@@ -122,6 +123,7 @@ class QueryScaler:
         """Box -> in how many looks in a row its parts stood together with too much to do."""
         self._rests: dict[str, _Rest] = {}
         """By box."""
+        self._missing = MissingNodes(self._rules)
         self._tries = 0
         self._last: _Act | None = None
         self._acts = 0
@@ -153,12 +155,16 @@ class QueryScaler:
         if self._waits_for:
             return None
         measured = measured_boxes(statuses, self._query, rests=0.0)
+        begins = self._goal is None and now_us >= self._settled_us
+        came = self._missing.follow(measured, rooms, begins=begins)
         if self._goal is None:
-            self._goal = self._decided(now_us, measured, rooms)
+            self._goal = came or self._decided(now_us, measured, rooms)
             self._goal_until_us, self._tries = now_us + GOAL_US, 0
         if (goal := self._goal) is None:
             return None
         box = measured.get(goal.box)
+        if box is not None and goal.grows:
+            self._missing.note(now_us, goal, box, rooms)
         if box is None or now_us >= self._goal_until_us:
             self._ends(now_us, "it took too long" if box else f"there is no box {goal.box} any more")
             return None
@@ -298,8 +304,12 @@ class QueryScaler:
 
     # --- what is seen ---------------------------------------------------------------------------------
 
-    def status(self, now_us: int) -> ScalingStatus:
-        """``status()["queries"][query]["scaling"]``."""
+    def status(self, now_us: int, absent: Sequence[str] = ()) -> ScalingStatus:
+        """``status()["queries"][query]["scaling"]``.
+
+        Args:
+            absent: nodes that may take parts, and aren't up.
+        """
         last = self._last
         return ScalingStatus(
             acts=self._acts,
@@ -310,6 +320,7 @@ class QueryScaler:
             why="" if last is None else last.why,
             outcome="" if last is None else last.outcome,
             next_look_us=max(self.next_look_us - now_us, 0),
+            lacks=self._missing.status(now_us, absent),
         )
 
     def _resting(self, now_us: int) -> Iterator[str]:

@@ -16,8 +16,8 @@ def check_users(graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None:
     """Whether these boxes may stand where they do.
 
     Raises:
-        QueryError: a function that isn't registered, an async one, a connection point, or a table that
-            isn't on one node together with its look-ups.
+        QueryError: a function that isn't registered, an async one, a connection point, or a table in one
+            piece that isn't on one node together with its look-ups in one piece.
     """
     refuse_unregistered(graph, "deploying")
     tables = {box.id: box for box in graph.boxes if isinstance(box, Table)}
@@ -31,9 +31,9 @@ def check_users(graph: Graph, homes: Mapping[str, tuple[str, ...]]) -> None:
                 hint="a table stands at one",
                 code="query.placement",
             )
-        if isinstance(box, Lookup):
-            table = tables[box.inputs[1].box]
-            if homes[box.id] != homes[table.id]:
+        if isinstance(box, Lookup) and box.table is None:
+            table = tables.get(box.inputs[1].box)
+            if table is not None and homes[box.id] != homes[table.id]:
                 raise QueryError(
                     f"{label_of(box)} is at {', '.join(homes[box.id])}, its {label_of(table)} at"
                     f" {', '.join(homes[table.id])}",

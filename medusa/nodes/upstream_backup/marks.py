@@ -10,14 +10,20 @@ secondary has a mark that begins there or later.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
-from medusa.elements import START_US, Train
+from medusa.elements import END_US, START_US, Train
 from medusa.engine.operators.source import newest_time_us
-from medusa.nodes.fragment.checkpoint_record import RECORD, FragmentRecord, InputRecord, OutputRecord
+from medusa.nodes.fragment.checkpoint_record import (
+    RECORD,
+    EntryRecord,
+    FragmentRecord,
+    InputRecord,
+    OutputRecord,
+)
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.nodes.fragment.published_sources import PublishedSources
@@ -271,13 +277,23 @@ def _begins_at(input: InputRecord, publisher: str, start: InputMoment) -> InputR
 
 
 def _begins(output: OutputRecord, rows: Mapping[str, int], boundaries_us: Mapping[str, int]) -> OutputRecord:
-    """Nothing is kept of what was put out before."""
+    """Nothing is kept of what was put out before, but that it has ended: a reader may not have heard it."""
+    first_seq, promised_us = rows[output.sink], boundaries_us[output.sink]
+    entries: tuple[EntryRecord, ...] = ()
+    if output.entries and output.entries[-1].time_us == END_US:
+        entries = (EntryRecord(first_seq, first_seq, int(END_US)),)
+        *_, promised_us = (output.first_boundary_us, *_promises(output))
     return msgspec.structs.replace(
         output,
-        first_seq=rows[output.sink],
-        first_boundary_us=boundaries_us[output.sink],
-        entries=(),
+        first_seq=first_seq,
+        first_boundary_us=promised_us,
+        entries=entries,
         segments=(),
         again=0,
         held=0,
     )
+
+
+def _promises(output: OutputRecord) -> Iterator[int]:
+    """Those before the end, in order."""
+    return (each.time_us for each in output.entries if each.time_us is not None and each.time_us < END_US)

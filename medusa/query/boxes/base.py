@@ -27,6 +27,7 @@ __all__ = [
     "MANY",
     "ROW_BYTES",
     "NO_KEY",
+    "PART_OF_MERGE",
     "PART_OF_SPLIT",
     "BoxData",
     "SplitPlan",
@@ -46,6 +47,7 @@ DEAD_SCHEMA: Schema = (Field("box", "utf8"), Field("error", "utf8"), Field("row"
 
 NO_KEY = "it has no key, so one part would get all rows"
 PART_OF_SPLIT = "it is part of a split already"
+PART_OF_MERGE = "it is a part already, whose rows a merge orders: merge it, and split it in more"
 
 Sharing: TypeAlias = Literal["rows", "keys", "one"]
 Thinned: TypeAlias = Literal["rows", "windows", "pairs", ""]

@@ -20,6 +20,7 @@ __all__ = [
     "key_fields",
     "key_type",
     "need_time",
+    "with_place",
 ]
 
 
@@ -52,6 +53,24 @@ def check_duration(value_us: int, label: str, what: str, *, minimum_us: int) -> 
     """Raises QueryError unless it is a length of time that can be added to one."""
     if not minimum_us <= value_us <= DURATION_MAX_US:
         raise QueryError(f"{label}: {what} is out of range: {value_us} us", code="query.duration")
+
+
+def with_place(schema: Schema, name: str, inputs: Sequence[StreamShape], label: str) -> Schema:
+    """The columns of a part of a split that gives for each row the number of the row it comes from.
+
+    Raises:
+        QueryError: an input hasn't that number as its last column, or the name is taken.
+    """
+    place = Field(check_column_name(name, what=label), "int64")
+    for row in inputs:
+        if row.schema[-1] != place:
+            raise QueryError(
+                f"{label}: expected {place.name!r} of type int64 as the last column of {row.box},"
+                f" got {row.schema[-1].name!r} of type {row.schema[-1].type}",
+                code="query.split",
+            )
+    refuse_twice((*schema, place), label=label)
+    return (*schema, place)
 
 
 def need_time(row: StreamShape, label: str, what: str) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
+
 from medusa.errors import QueryError
-from medusa.query.boxes.base import MANY, BoxData
-from medusa.query.boxes.checks import check_declared, key_type, need_time
+from medusa.query.boxes.base import MANY, PART_OF_MERGE, BoxData, Sharing, SplitPlan
+from medusa.query.boxes.checks import check_declared, key_type, need_time, with_place
 from medusa.query.boxes.text import listed, named_text
-from medusa.query.expressions.expression import Named
+from medusa.query.expressions.expression import Column, Named
 from medusa.query.shape import StreamShape, column_type, refuse_twice, types_of
 from medusa.query.structs import Field, Input, Schema, StrictData
 from medusa.query.suggest import did_you_mean
@@ -62,6 +64,8 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
         updates: what the rows of each input do.
         rows: what it holds before all time, as an Arrow IPC stream; None: nothing.
         expire_us: a row more than that after the last change of its key sees nothing.
+        position: of a part of a split: the last column (int64) of every input, with the number of the row;
+            what leaves has it too, as the place of the row that caused it among those of one time.
     """
 
     time_dependent: ClassVar[bool] = True
@@ -69,7 +73,7 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
     determinism: ClassVar[str] = "deterministic"
     inputs_least: ClassVar[int] = 0
     inputs_most: ClassVar[int] = MANY
-    stays_whole = "its look-ups read all of it"
+    sharing: ClassVar[Sharing] = "keys"
     awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of all updates to pass its time"
 
@@ -79,6 +83,7 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
     updates: tuple[Update, ...] = ()
     rows: bytes | None = None
     expire_us: int | None = None
+    position: str | None = None
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -87,7 +92,7 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
     def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         if port == "":
             _check_table(self, label)
-            changes = (*self.schema, Field(DELETED, "bool"))
+            changes = (*self._given(inputs, label), Field(DELETED, "bool"))
             return StreamShape(label, changes, timed=bool(inputs))
         if len(self.updates) != len(inputs):
             raise QueryError(
@@ -97,7 +102,26 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
         if number < 0:
             raise QueryError(f"{label}: has no port {port[:60]!r}", code="query.port")
         _check_update(self, self.updates[number], inputs[number], label)
-        return StreamShape(f"{label}.{port}", self.schema, timed=True)
+        return StreamShape(f"{label}.{port}", self._given(inputs, label), timed=True)
+
+    def _given(self, inputs: Sequence[StreamShape], label: str) -> Schema:
+        return self.schema if self.position is None else with_place(self.schema, self.position, inputs, label)
+
+    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
+        if self.position is not None:
+            return PART_OF_MERGE
+        if not self.inputs:
+            return "nothing updates it, so its look-ups have all of it and it has nothing to do"
+        place = name("")
+        return SplitPlan(
+            keys=[update.keys for update in self.updates],
+            part=msgspec.structs.replace(self, position=place),
+            positions=(place,),
+            numbers=(place,) * len(self.inputs),
+        )
+
+    def without(self, hidden: Sequence[str]) -> Table:
+        return msgspec.structs.replace(self, position=None)
 
     def describe(self) -> str:
         expire = "" if self.expire_us is None else f", expires after {duration_text(self.expire_us)}"
@@ -120,6 +144,8 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
         keys: one expression over the stream for each key column of the table, which names it.
         how: ``left``: a row that finds nothing has nulls; ``inner``: it is left out.
         suffix: added to names of the table's columns that the stream has too.
+        table: what its table is, without updates, where its changes come from parts or go to some; None: its
+            second input is the table.
     """
 
     time_dependent: ClassVar[bool] = True
@@ -127,7 +153,7 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
     determinism: ClassVar[str] = "deterministic"
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = 2
-    stays_whole = "it reads all of its table"
+    sharing: ClassVar[Sharing] = "keys"
     awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of the stream and of the table to pass its time"
 
@@ -135,6 +161,7 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
     keys: tuple[Named, ...]
     how: str = "left"
     suffix: str = "_right"
+    table: Table | None = None
 
     def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row, table = inputs
@@ -148,6 +175,10 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
                 hint="left: rows that find nothing have nulls",
                 code="query.join",
             )
+        if self.table is not None:
+            _check_table(self.table, label)
+            if self.table.schema != tuple(fields) or self.table.inputs:
+                raise QueryError(f"{label}: {table.box} isn't its table", code="query.table")
         types = {field.name: field.type for field in fields}
         names = [key.name for key in self.keys]
         if not names:
@@ -168,6 +199,15 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
 
     def describe(self) -> str:
         return f"{self.how}, by {named_text(self.keys)}"
+
+    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
+        left = name("")
+        changed = tuple(Named(key.name, Column(key.name)) for key in self.keys)
+        return SplitPlan(keys=[self.keys, changed], part=self, positions=(left,), numbers=(left, None))
+
+    @property
+    def kept_bytes(self) -> int:
+        return 0 if self.table is None else self.table.kept_bytes
 
 
 def _check_table(box: Table, label: str) -> None:
@@ -279,7 +319,9 @@ def read_rows(box: Table, label: str) -> pa.Table:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise QueryError(f"{label}: from_: not rows of this table: {error}", code="query.table") from None
     keys = table.select(list(box.keys))
-    if keys.group_by(list(box.keys)).aggregate([]).num_rows != keys.num_rows:
+    # In this thread: one of pyarrow's would let go of ``data`` a moment later. A program that ends by then is
+    # aborted ("terminate called without an active exception"), for the thread can't have the GIL any more.
+    if keys.group_by(list(box.keys), use_threads=False).aggregate([]).num_rows != keys.num_rows:
         raise QueryError(
             f"{label}: from_: several rows have the same {', '.join(box.keys)}",
             hint="one row for each key",

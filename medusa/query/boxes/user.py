@@ -8,8 +8,8 @@ from typing import ClassVar
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.query.boxes.base import MANY, BoxData, Sharing, SplitPlan, Thinned
-from medusa.query.boxes.checks import check_declared, key_type, need_time
+from medusa.query.boxes.base import MANY, PART_OF_MERGE, BoxData, Sharing, SplitPlan, Thinned
+from medusa.query.boxes.checks import check_declared, key_type, need_time, with_place
 from medusa.query.boxes.text import by_text
 from medusa.query.expressions.expression import Named
 from medusa.query.shape import StreamShape, refuse_twice
@@ -51,14 +51,20 @@ class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
         function: what is called.
         schema: columns of the output, checked on every call.
         in_flight: of an async function: calls that run at a time; None: an ordinary function.
+        keys: rows of a key go to the same part of a split; none: rows go in blocks. The function doesn't
+            see them, and no answer depends on them.
+        position: of a part of a split: the column (int64) with the number of the row, which is the last one
+            of its input and of its output, and which the function doesn't see.
     """
 
-    stays_whole = "its function gives columns of its own, and the numbers of its rows would be lost"
+    sharing: ClassVar[Sharing] = "rows"
 
     inputs: tuple[Input, ...]
     function: Function
     schema: Schema
     in_flight: int | None = None
+    keys: tuple[Named, ...] = ()
+    position: str | None = None
 
     @property
     def functions(self) -> tuple[Function, ...]:
@@ -73,12 +79,18 @@ class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
                 f"{label}: in_flight is 1 to {IN_FLIGHT_MAX:,} calls, got {self.in_flight}",
                 code="query.limit",
             )
+        refuse_twice(self.keys, label=f"{label}: by")
+        for key in self.keys:
+            key_type(key, row, label)
         lost = f"{label} makes columns of its own" if row.window or row.no_window else ""
-        return StreamShape(label, self.schema, timed=row.timed, no_window=lost)
+        schema = self.schema
+        if self.position is not None:
+            schema = with_place(schema, self.position, inputs, label)
+        return StreamShape(label, schema, timed=row.timed, no_window=lost)
 
     def describe(self) -> str:
         calls = "" if self.in_flight is None else f", {self.in_flight} calls at a time"
-        return _function_text(self.function) + calls
+        return f"{_function_text(self.function)}{calls}{by_text(self.keys)}"
 
     @property
     def keeps_state(self) -> bool:
@@ -86,6 +98,20 @@ class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
 
     def reads_time(self, below: bool) -> bool:
         return below
+
+    @property
+    def stays_whole(self) -> str:
+        return "" if self.in_flight is None else "its calls at a time are counted over all of its rows"
+
+    def split(self, name: Callable[[str], str]) -> SplitPlan | str:
+        if self.position is not None:
+            return PART_OF_MERGE
+        place = name("")
+        part = msgspec.structs.replace(self, position=place)
+        return SplitPlan(keys=[self.keys], part=part, positions=(place,), arrival=True)
+
+    def without(self, hidden: Sequence[str]) -> Apply:
+        return msgspec.structs.replace(self, position=None)
 
     @property
     def when_thinned(self) -> Thinned:
@@ -179,19 +205,9 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
         )
         schema = self.schema
         if self.positions is not None:
-            place = Field(self.positions[-1], "int64")
-            for row in inputs:
-                if row.schema[-1] != place:
-                    raise QueryError(
-                        f"{label}: expected {place.name!r} of type int64 as the last column of {row.box},"
-                        f" got {row.schema[-1].name!r} of type {row.schema[-1].type}",
-                        code="query.split",
-                    )
-            schema = (
-                *schema,
-                *(Field(check_column_name(name, what=label), "int64") for name in self.positions),
-            )
-            refuse_twice(schema, label=label)
+            *more, place = self.positions
+            schema = (*schema, *(Field(check_column_name(name, what=label), "int64") for name in more))
+            schema = with_place(schema, place, inputs, label)
         return StreamShape(label, schema, timed=True, no_window=lost)
 
     def describe(self) -> str:
@@ -199,7 +215,7 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
 
     def split(self, name: Callable[[str], str]) -> SplitPlan | str:
         if self.positions is not None:
-            return "it is a part already, whose rows a merge orders: merge it, and split it in more"
+            return PART_OF_MERGE
         released, first, place = name("_released"), name("_first"), name("")
         return SplitPlan(
             keys=[self.keys] * len(self.inputs),

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.query.boxes import Aggregate, Box, Graph, Input, KeyRouter, OrderedMerge
+from medusa.query.boxes import Aggregate, Box, Graph, Input, KeyRouter, Lookup, OrderedMerge
 from medusa.query.boxes.base import SplitPlan
 from medusa.query.boxes.splits import PARTS_MAX
 from medusa.query.expressions.expression import Named
 from medusa.query.graph import check_graph, label_of
 from medusa.query.rewrite.key_ranges import even_cuts
+from medusa.query.rewrite.table_copies import with_tables
 from medusa.query.suggest import did_you_mean
 
 __all__ = [
@@ -91,7 +92,7 @@ def split(
     found = _box_of(graph_boxes, box, graph.name)
     parts = _count(n, cuts)
     made = _Splitter(graph, found, parts, cuts, block).run()
-    after = msgspec.structs.replace(graph, boxes=tuple(_with(graph.boxes, found, made)))
+    after = msgspec.structs.replace(graph, boxes=tuple(with_tables(_with(graph.boxes, found, made))))
     check_graph(after)
     return after
 
@@ -111,7 +112,7 @@ def merge(graph: Graph, box: str) -> Graph:
             boxes.append(found.whole)
         elif each.id not in gone:
             boxes.append(_reads(each, {Input(id): arc for id, arc in ports.items() if id in gone}))
-    after = msgspec.structs.replace(graph, boxes=tuple(in_order(boxes)))
+    after = msgspec.structs.replace(graph, boxes=tuple(with_tables(in_order(boxes))))
     check_graph(after)
     return after
 
@@ -218,13 +219,15 @@ class _Splitter:
         self._read = [arc.port for arc, readers in checked.consumers.items() if arc.box == box.id and readers]
         shapes = [checked.shapes[arc] for arc in (*box.inputs, Input(box.id))]
         self._taken = {field.name for shape in shapes for field in shape.schema}
-        self._timed = all(checked.shapes[arc].timed for arc in box.inputs)
+        self._untimed = [arc for arc in box.inputs if not checked.shapes[arc].timed]
 
     def run(self) -> SplitBoxes:
         box = self._box
         if box.stays_whole:
             self._refuse(box.stays_whole)
-        if not self._timed:
+        if isinstance(box, Lookup) and self._untimed == [box.inputs[1]]:
+            self._refuse("nothing updates its table, so no boundary comes of it")
+        if self._untimed:
             self._refuse("its stream has no time, so no boundary tells a merge that all parts have passed it")
         if "dead" in self._read:
             self._refuse("its .dead is read, whose rows have no time by which they could be merged")

@@ -353,6 +353,7 @@ class Stream(GroupWindows):
         schema: Any,
         *,
         in_flight: int | None = None,
+        by: Any = None,
         name: str | None = None,
     ) -> Stream:
         """Rows that a function makes of rows: a ``pyarrow.RecordBatch`` in, one out.
@@ -370,8 +371,10 @@ class Stream(GroupWindows):
                 is called many times at once; its results keep the order of the input.
             schema: the output columns, as for a source.
             in_flight: calls of an async function that run at a time; 64 if None.
+            by: a column or several: where the box is split, rows of a key go to the same part, whose function
+                may keep what it has looked up. None: they go in blocks. The answer is the same.
         """
-        return user.apply(self._output, function, schema, in_flight=in_flight, name=name)
+        return user.apply(self._output, function, schema, in_flight=in_flight, by=by, name=name)
 
     def process(
         self,

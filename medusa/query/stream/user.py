@@ -15,11 +15,17 @@ __all__ = ["apply", "process"]
 
 
 def apply(
-    output: Output, function: Callable[[Any], Any], schema: Any, *, in_flight: int | None, name: str | None
+    output: Output,
+    function: Callable[[Any], Any],
+    schema: Any,
+    *,
+    in_flight: int | None,
+    by: Any,
+    name: str | None,
 ) -> Stream:
     """As ``Stream.apply``."""
     label = output.labelled("apply", name)
-    box = apply_box(output.arc, function, schema, in_flight, label=label)
+    box = apply_box(output.arc, output.schema, function, schema, in_flight, by, label=label)
     return remember(output.add(box, name), function)
 
 

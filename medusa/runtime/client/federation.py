@@ -79,13 +79,17 @@ class Federation:
         """
         return self._home.status()
 
-    def statuses(self, *, all: bool = False) -> list[dict[str, Any]]:
+    def statuses(self, *, all: bool = False, silent: bool = True) -> list[dict[str, Any]]:
         """Of this node; with ``all`` of every node of its participant that answers, this one first.
+
+        Args:
+            silent: nodes that this one doesn't hear are asked too. Each that doesn't answer us either takes a
+                second.
 
         Raises:
             LinkError: this node doesn't answer in time.
         """
-        return self._statuses.statuses(all=all)
+        return self._statuses.statuses(all=all, silent=silent)
 
     def tables(self, *, all: bool = False) -> dict[str, pa.Table]:
         """How it goes, as Arrow tables: ``nodes``, ``fragments``, ``inputs`` (one row per source of a

@@ -30,11 +30,12 @@ class Statuses:
         self._home = home
         self._names = names
 
-    def statuses(self, *, all: bool) -> list[dict[str, Any]]:
+    def statuses(self, *, all: bool, silent: bool = True) -> list[dict[str, Any]]:
         """As ``Federation.statuses``."""
         found = [self._home.status()]
+        heard = found[0].get("peers", {})
         for place in self._following.listed("node") if all else ():
-            if place["node"] != found[0]["node"]:
+            if place["node"] != found[0]["node"] and (silent or heard.get(place["node"], "up") == "up"):
                 with contextlib.suppress(LinkError):
                     loop = self._following.loop_at(place, AWAY_US)
                     found.append(ask(loop, lambda n: StatusRequest(request=n), timeout_us=AWAY_US))

@@ -19,6 +19,7 @@ from typing import Any
 
 from medusa.errors import ConfigError, LinkError, MedusaError, StateError
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.scaling.policy import ScalePolicy, ScaleRules, WorkPolicy
 from medusa.runtime.client.client import connect
 from medusa.runtime.client.federation import Federation
 from medusa.runtime.engine_host.gathering import Elsewhere, running_elsewhere
@@ -38,7 +39,12 @@ HERE = {"tcp://0.0.0.0:": "tcp://127.0.0.1:", "tcp://[::]:": "tcp://[::1]:"}
 """Who listens everywhere is reached on this machine there."""
 
 
-def node(config: NodeConfig, *, report: Callable[[str, str], None] | None = None) -> Node:
+def node(
+    config: NodeConfig,
+    *,
+    report: Callable[[str, str], None] | None = None,
+    scale_policy: Callable[[ScaleRules], ScalePolicy] = WorkPolicy,
+) -> Node:
     """A node inside this program; ``with md.node(config) as node:`` runs it, and ``async with`` does.
 
     It is what ``medusa node`` is, in a thread of its own: its data folder, its peers and clients are the
@@ -50,8 +56,12 @@ def node(config: NodeConfig, *, report: Callable[[str, str], None] | None = None
             relative to the working directory.
         report: called with a level (``info``, ``warning``, ``error``) and a line, in the node's thread,
             which waits for it; None: the logger ``medusa.node`` is told.
+        scale_policy: where the configuration has ``[scale]``: called for each query that this node
+            coordinates with the marks of that table, it gives what decides in how many parts boxes run
+            (``md.ScalePolicy``). Called in the node's thread: what takes long holds up the node, and what it
+            raises ends it.
     """
-    return Node(config, report=report)
+    return Node(config, report=report, scale_policy=scale_policy)
 
 
 class Node:
@@ -63,8 +73,10 @@ class Node:
         *,
         report: Callable[[str, str], None] | None = None,
         elsewhere: Callable[[Settings], Elsewhere] | None = None,
+        scale_policy: Callable[[ScaleRules], ScalePolicy] = WorkPolicy,
     ) -> None:
         self._config = config
+        self._scale_policy = scale_policy
         self._elsewhere = elsewhere
         self._report = report
         self._lock = threading.RLock()  # Handlers of signals may call what they interrupt.
@@ -95,7 +107,13 @@ class Node:
             return
         with (
             running_elsewhere(settings, self._elsewhere) as there,
-            assembled(settings, config=self._config, reports=Reports(self._tell), elsewhere=there) as made,
+            assembled(
+                settings,
+                config=self._config,
+                reports=Reports(self._tell),
+                elsewhere=there,
+                scale_policy=self._scale_policy,
+            ) as made,
         ):
             with self._lock:
                 self._node = made

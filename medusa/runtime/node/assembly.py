@@ -11,6 +11,7 @@ from medusa.errors import ConfigError, StateError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Listening
+from medusa.nodes.scaling.policy import ScalePolicy, ScaleRules, WorkPolicy
 from medusa.runtime.contracts.content import check_content
 from medusa.runtime.contracts.receipt_files import ReceiptFolder
 from medusa.runtime.engine_host.budgets import bounds_of
@@ -84,6 +85,7 @@ def assembled(
     reports: Reports,
     elsewhere: Elsewhere | None = None,
     rebuild: bool = False,
+    scale_policy: Callable[[ScaleRules], ScalePolicy] = WorkPolicy,
 ) -> Iterator[Assembled]:
     """Everything of a node, closed again in the end, however that comes.
 
@@ -91,6 +93,7 @@ def assembled(
         config: what ``settings`` were read from, to read keys and rules again.
         elsewhere: runs its fragments; None: the node does.
         rebuild: its disk was lost: it gets what its peers know of it.
+        scale_policy: makes what decides in how many parts boxes of a query run; asked only with [scale].
 
     Raises:
         ConfigError: a key can't be used, figures can't be served, there is ``[spark]`` and no elsewhere,
@@ -139,6 +142,7 @@ def assembled(
             papers=papers_of(settings),
             content=check_content,
             accepting=None if elsewhere is None else admission_of(elsewhere),
+            scale_policy=scale_policy,
         )
         transport = Transport(
             listen=settings.listen,

@@ -58,7 +58,7 @@ class Client:
         mind: positions, replies, refusals.
         rows: by stream, what was read.
         first_seq: by stream, the number of the first row that was read.
-        lost: by stream, rows that the stream said are lost.
+        lost: by stream, rows that the stream said are lost; ``gaps``: from which number to before which.
         versions: by stream, the version with which rows came last.
         renumbered: by stream, how often rows went on under much higher numbers.
         ended: streams that came to their end.
@@ -75,6 +75,7 @@ class Client:
         self.rows: dict[str, list[pa.RecordBatch]] = {}
         self.first_seq: dict[str, int] = {}
         self.lost: dict[str, int] = {}
+        self.gaps: dict[str, list[tuple[int, int]]] = {}
         self.versions: dict[str, int] = {}
         self.renumbered: dict[str, int] = {}
         self.ended: set[str] = set()
@@ -280,6 +281,7 @@ class Client:
             case LostRows():
                 self._number(name, delivery.from_seq, delivery.to_seq)
                 self.lost[name] = self.lost.get(name, 0) + delivery.to_seq - delivery.from_seq
+                self.gaps.setdefault(name, []).append((delivery.from_seq, delivery.to_seq))
             case ReceivedPromise(time_us=time_us):
                 if time_us <= self._promised_us.get(name, START_US):
                     raise SimulationError(f"promises: {self.name} got {time_us} of {name} again")

@@ -1,7 +1,8 @@
 """Rows that are missing where some may be: how many, and by which source they came.
 
 Rows are counted in windows (``n``) and summed (``t``). Of two sources the values of the second are odd, and
-those are counted too (``odd``).
+those are counted too (``odd``). A row is counted where it was lost: a row of the input by the fragment that
+held it, a result that had left by its number, at who reads it.
 """
 
 from __future__ import annotations
@@ -36,10 +37,14 @@ def sums_of(table: pa.Table) -> dict[tuple[Any, ...], WindowSums]:
     """By window and key."""
     found: dict[tuple[Any, ...], WindowSums] = {}
     for row in table.to_pylist():
-        sums = WindowSums(row.pop("n"), row.pop("t"), row.pop("odd", 0))
-        key = tuple(row.values())
+        sums = _sums(row)
+        key = tuple(value for name, value in row.items() if name not in ("n", "t", "odd"))
         found[key] = found.get(key, WindowSums()).and_of(sums)
     return found
+
+
+def _sums(row: Mapping[str, Any]) -> WindowSums:
+    return WindowSums(row["n"], row["t"], row.get("odd", 0))
 
 
 def _all(sums: Iterable[WindowSums]) -> WindowSums:
@@ -50,7 +55,12 @@ def _all(sums: Iterable[WindowSums]) -> WindowSums:
 
 
 def check_gap_counts(
-    graph: Graph, want: pa.Table, got: pa.Table, fragments: Sequence[Mapping[str, Any]], results: str
+    graph: Graph,
+    want: pa.Table,
+    got: pa.Table,
+    fragments: Sequence[Mapping[str, Any]],
+    results: str,
+    unread: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """At the end.
 
@@ -59,6 +69,7 @@ def check_gap_counts(
         want, got: its windows, as they would be and as they came.
         fragments: as statuses have them.
         results: the fragment that is fed windows, and not the rows that they count.
+        unread: windows of which the reader was told, by their numbers, that they are lost.
 
     Raises:
         SimulationError: a row came twice, or others are missing than are counted.
@@ -71,10 +82,12 @@ def check_gap_counts(
     told = {each["fragment"]: each["lost_rows"] for each in fragments}
     if any(each["lost_unknown"] for each in fragments) or told.get(results):
         return  # It is said; or results were lost, of which nobody says how many rows they had counted.
-    all_wanted, all_came = _all(wanted.values()), _all(came.values())
+    all_wanted = _all(wanted.values())
+    all_came = _all([*came.values(), *map(_sums, unread)])
     missing, odd = all_wanted.rows - all_came.rows, all_wanted.odd - all_came.odd
     if missing != sum(told.values()):
-        raise SimulationError(f"counted: {missing} rows are missing, {told} are told lost")
+        and_so = f", beside {len(unread)} results" if unread else ""
+        raise SimulationError(f"counted: {missing} rows are missing, {told} are told lost{and_so}")
     for each in fragments:
         if sum(each["lost_by"].values()) != each["lost_rows"]:
             raise SimulationError(f"by source: {each['lost_by']} are told of {each['fragment']}")

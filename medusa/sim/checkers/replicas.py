@@ -43,7 +43,8 @@ class ReplicaChecks:
 
     A configuration is decided by the disks of more than half of the voters of the one before it. A node
     never goes back to an earlier one. A row that anybody was sent has the same values from whoever sends it,
-    and where the order of arrival decides over it each secondary has made it too. What senders have
+    and where the order of arrival decides over it each secondary has the decisions too, and has made it once
+    its engine has fed all that it has. What senders have
     forgotten is on the disk of the owner and of each secondary. Nobody that a node knows to be replaced reads
     from it, or sends to it.
 
@@ -221,7 +222,8 @@ class ReplicaChecks:
                 yield replicas
 
     def _check_secondaries(self, node: NodeMachine) -> None:
-        """Each has made what was shown of decisions, and has released nothing that the owner hasn't."""
+        """Each has the decisions of which something was shown and makes that of them, and has released
+        nothing that the owner hasn't."""
         for replicas in self._kept():
             for at, shadow in self._secondaries(replicas):
                 if at is node and shadow.mixed:
@@ -240,9 +242,15 @@ class ReplicaChecks:
                 f"decided: {decided} decisions of {shadow.spec.name} were shown, secondary {name} has "
                 f"{shadow.decisions_on_disk} on its disk"
             )
+        if not is_behind and shadow.decisions_fed < decided:
+            raise SimulationError(
+                f"decided: {decided} decisions of {shadow.spec.name} were shown, secondary {name} has "
+                f"{shadow.decisions_fed}"
+            )
+        rests = not shadow.under_way  # Else its engine has some of them, and feeds those next.
         for output in shadow.outputs.values():
             shown, released = self._shown.get(output.stream, 0), self._released.get(output.stream, 0)
-            if output.rows < shown and not is_behind:
+            if output.rows < shown and rests and not is_behind:
                 raise SimulationError(
                     f"decided: {shown} rows of {output.stream} were sent, secondary {name} has made "
                     f"{output.rows}"

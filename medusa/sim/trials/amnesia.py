@@ -11,15 +11,17 @@ import pyarrow as pa
 from medusa.query.builder import Query
 from medusa.query.expressions.aggregates import count, sum
 from medusa.runtime.embedded.embedded_run import collect
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.checkers.catalog import check_catalogs
 from medusa.sim.checkers.gaps import check_gap_counts
+from medusa.sim.checkers.output_rows import OutputRows
 from medusa.sim.trials.federations import OFTEN, ROWS, options
 from medusa.sim.trials.standby import LOST_AFTER_US, StandbyOptions, StandbyTrial
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_kinds import LINKS, MACHINES, TAKEOVERS, WEATHER
 from medusa.sim.world.virtual_time import World
 
-__all__ = ["AMNESIA", "SCHEMA", "SPARES", "all_guarded", "check_gap", "guarded", "table"]
+__all__ = ["AMNESIA", "SCHEMA", "SPARES", "WindowGaps", "all_guarded", "guarded", "table"]
 
 SPARES, WITNESSES = ["s1", "s2"], ["w1", "w2"]
 
@@ -53,23 +55,38 @@ def unites() -> tuple[Query, dict[str, list[str]]]:
     return q, {"a": ["left", "l"], "b": ["right", "r"], "z": ["both", "all", "out"]}
 
 
-def check_gap(trial: StandbyTrial, sink: str = "out", results: str = "a/last") -> None:
-    """At the end.
+class WindowGaps:
+    """No row counts twice, and the missing are counted: where they were lost.
 
     Args:
-        sink: has windows, in which rows are counted (``n``) and summed (``t``); of two sources also those of
-            the second, whose values are odd (``odd``).
+        stream: has windows, in which rows are counted (``n``) and summed (``t``); of two sources also those
+            of the second, whose values are odd (``odd``).
         results: the fragment that is fed windows, and not the rows that they count.
-
-    Raises:
-        SimulationError: a row came twice, or others are missing than are counted.
     """
-    check_catalogs(trial.nodes.values())
-    stream = f"{trial.q.graph.name}.{sink}"
-    batches = [batch for client in trial.clients.values() for batch in client.rows.get(stream, [])]
-    got = pa.Table.from_batches(batches, trial.want[sink].schema)
-    parts = [each for node in trial.living for each in node.brain.status(0)["fragments"]]
-    check_gap_counts(trial.q.graph, trial.want[sink], got, parts, results)
+
+    def __init__(self, stream: str, results: str) -> None:
+        self._stream, self._results = stream, results
+        self._put_out = OutputRows([stream])
+
+    def look(self, node: NodeMachine) -> None:
+        """A node has had a turn."""
+        self._put_out.look(node)
+
+    def check(self, trial: StandbyTrial) -> None:
+        """At the end.
+
+        Raises:
+            SimulationError: a row came twice, or others are missing than are counted.
+        """
+        check_catalogs(trial.nodes.values())
+        clients, stream = trial.clients.values(), self._stream
+        want = trial.want[stream.rpartition(".")[2]]
+        batches = [batch for client in clients for batch in client.rows.get(stream, [])]
+        got = pa.Table.from_batches(batches, want.schema)
+        gaps = [gap for client in clients for gap in client.gaps.get(stream, [])]
+        unread = self._put_out.numbered(stream, gaps)
+        parts = [each for node in trial.living for each in node.brain.status(0)["fragments"]]
+        check_gap_counts(trial.q.graph, want, got, parts, self._results, unread)
 
 
 def table(dice: Random, rows: int, place: int, sources: int) -> pa.Table:
@@ -92,7 +109,8 @@ def forgetting(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     tables = {source: table(dice, number, place, len(q.sources)) for place, source in enumerate(q.sources)}
     want = dict(collect(q, **tables))
     made, nodes = all_guarded(dice, at)
-    return StandbyTrial(world, q, tables, made, want=want, nodes=nodes, gap=check_gap)
+    gaps = WindowGaps("a.out", "a/last")
+    return StandbyTrial(world, q, tables, made, want=want, nodes=nodes, gap=gaps.check, looks=gaps.look)
 
 
 def all_guarded(dice: Random, at: dict[str, list[str]], deaths: int = 0) -> tuple[StandbyOptions, list[str]]:

@@ -22,6 +22,8 @@ from medusa.sim.actors.client import Client
 from medusa.sim.actors.follower import Follower
 from medusa.sim.actors.keyed_timers import OUT, STATE, Reminders
 from medusa.sim.actors.node import NodeMachine
+from medusa.sim.actors.row_copies import OUT as COPIES
+from medusa.sim.actors.row_copies import copies
 from medusa.sim.actors.targeted_faults import TargetedFaults
 from medusa.sim.checkers.catalog import newest_catalog
 from medusa.sim.checkers.delivery import check_node, check_restarted
@@ -100,6 +102,23 @@ def rings() -> tuple[Query, dict[str, list[str]]]:
     return q, at | {"z": ["places", "rang", "several_places", "several_rang"]}
 
 
+def ledgers() -> tuple[Query, dict[str, list[str]]]:
+    """A table that three streams change, who looks it up, and a function of users behind that."""
+    q = Query("m")
+    flows = q.source("flows", SCHEMA, time="ts", slack="50ms")
+    others = q.source("others", SCHEMA, time="ts")
+    held = q.table("held", key="k", schema={"k": "utf8", "n": "int64", "last": "int64"}, expire="2s")
+    changed = flows.update(held, set={"n": "table.n + 1", "last": "v"}, insert={"n": "1", "last": "v"})
+    q.sink("gone", others.filter("v > 80", name="high").delete(held))
+    q.sink("kept", others.filter("v < -80", name="low").update(held, set={"last": "v"}, insert=False))
+    seen = others.lookup(held, how="inner", name="seen")
+    copied = seen.apply(copies, COPIES, by="k", name="copied")
+    q.sink("changed", changed.running(place=count(), name="places"))
+    q.sink("copies", copied.running(place=count(), name="copied_places"))
+    at = {"e": ["flows"], "a": ["others", "high", "low"], "b": ["held", "seen"], "c": ["copied"]}
+    return q, at | {"z": ["places", "changed", "gone", "kept", "copied_places", "copies"]}
+
+
 def forks() -> tuple[Query, dict[str, list[str]]]:
     """Two fragments in the middle read one stream."""
     q = Query("m")
@@ -134,6 +153,7 @@ KINDS: dict[
     "many": (many, (), ()),
     "meets": (meets, (), ()),
     "rings": (rings, (), ()),
+    "ledgers": (ledgers, (), ()),
     "keeps": (partial(slides, "4s", "8s"), (), ()),
     "waits": (partial(slides, "4s", "8s", "12s"), (), ()),
     "decides": (partial(slides, "4s", "8s", idle="1h"), (), ()),

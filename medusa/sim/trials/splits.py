@@ -26,6 +26,7 @@ BOXES = {
     "keeps": ("per_k", "per_k", "most", "totals"),
     "meets": ("pairs", "stays", "firsts", "so_far"),
     "rings": ("alone", "several"),
+    "ledgers": ("held", "seen", "copied"),
     "waits": ("most",),
     "decides": ("most",),
 }
@@ -153,7 +154,12 @@ def _move(fragment: str, to: str) -> Callable[[int], Message]:
 
 def splits(world: World, rows: int | None, parts: Any, **more: Any) -> QueryTrial:
     dice = world.dice("options")
-    kind = "rings" if world.seed % 10 == 8 else "meets" if world.seed % 3 == 0 else "keeps"
+    if world.seed % 10 == 8:
+        kind = "rings"
+    elif world.seed % 20 == 13:
+        kind = "ledgers"
+    else:
+        kind = "meets" if world.seed % 3 == 0 else "keeps"
     q, at = KINDS[kind][0]()
     tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows, keys_of_rows)
     decided = options(dice, at, **({"publish_us": 1_500_000} | more))

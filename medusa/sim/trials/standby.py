@@ -104,6 +104,7 @@ class StandbyTrial(QueryTrial):
     Args:
         orders: given meanwhile; None: there are none.
         gap: looks at the end whether no row came twice and the missing are counted; None: none may miss.
+        looks: is shown each node after each of its turns.
         again: who has what, where rows may come again; None: none may.
     """
 
@@ -118,11 +119,12 @@ class StandbyTrial(QueryTrial):
         nodes: Sequence[str],
         orders: Orders | None = None,
         gap: Callable[[StandbyTrial], None] | None = None,
+        looks: Callable[[NodeMachine], None] = lambda node: None,
         again: Callable[..., ReplicaChecks] | None = None,
     ) -> None:
         self._orders = orders
         self._again = again is not None
-        self._gap = gap
+        self._gap, self._looks = gap, looks
         self._ordered = False
         self._owners: dict[str, list[str]] = {}
         """Fragment -> who has owned it, by the newest configuration, one after the other."""
@@ -279,6 +281,7 @@ class StandbyTrial(QueryTrial):
 
     def _watch(self, node: NodeMachine) -> None:
         self._roles.look(node)
+        self._looks(node)
         if self._removal is not None:
             return  # All rows have come; those that were lost come back as what they were then.
         if self._lives.get(node.name) != node.lives and self._checks.newest is not None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from medusa.query.builder import Query
 from medusa.query.expressions.aggregates import count, sum
 from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE, STATE_BACKUP
 from medusa.runtime.embedded.embedded_run import collect
-from medusa.sim.trials.amnesia import SCHEMA, all_guarded, check_gap, table
+from medusa.sim.actors.node import NodeMachine
+from medusa.sim.trials.amnesia import SCHEMA, WindowGaps, all_guarded, table
 from medusa.sim.trials.federations import OFTEN, ROWS
 from medusa.sim.trials.standby import StandbyTrial, wishing
 from medusa.sim.trials.trial import Scenario
@@ -128,24 +128,38 @@ def own_source() -> WishQuery:
 KINDS: tuple[Callable[[], WishQuery], ...] = (branches, branches, one_node, one_fragment, unites, own_source)
 
 
-def check_wishes(loses: Collection[str], trial: StandbyTrial) -> None:
-    """At the end: each output has what it was promised.
+class WishGaps:
+    """Each output has what it was promised.
 
     Args:
         loses: fragments of which nothing is kept.
-
-    Raises:
-        SimulationError: a row came twice, or is missing and isn't counted; or another fragment keeps nothing.
     """
-    specs = [hosted.spec for node in trial.living for hosted in node.brain.fragments.values()]
-    if (empty := {spec.name for spec in specs if spec.keeps_nothing}) != {*loses}:
-        raise SimulationError(f"wishes: nothing is kept of {sorted(empty)}, and not of {sorted(loses)}")
-    exact = [EXACT] if loses else [EXACT, TREND]
-    streams = {f"{trial.q.graph.name}.{sink}" for sink in exact}
-    if any(client.lost.get(stream) for client in trial.clients.values() for stream in streams):
-        raise SimulationError("delivered: rows reported lost")
-    trial.check_exact(exact)
-    check_gap(trial, TREND, results="")
+
+    def __init__(self, loses: Collection[str]) -> None:
+        self._loses = loses
+        self._gaps = WindowGaps(f"w.{TREND}", results="")
+
+    def look(self, node: NodeMachine) -> None:
+        """A node has had a turn."""
+        self._gaps.look(node)
+
+    def check(self, trial: StandbyTrial) -> None:
+        """At the end.
+
+        Raises:
+            SimulationError: a row came twice, or is missing and isn't counted; or another fragment keeps
+                nothing.
+        """
+        loses = self._loses
+        specs = [hosted.spec for node in trial.living for hosted in node.brain.fragments.values()]
+        if (empty := {spec.name for spec in specs if spec.keeps_nothing}) != {*loses}:
+            raise SimulationError(f"wishes: nothing is kept of {sorted(empty)}, and not of {sorted(loses)}")
+        exact = [EXACT] if loses else [EXACT, TREND]
+        streams = {f"{trial.q.graph.name}.{sink}" for sink in exact}
+        if any(client.lost.get(stream) for client in trial.clients.values() for stream in streams):
+            raise SimulationError("delivered: rows reported lost")
+        trial.check_exact(exact)
+        self._gaps.check(trial)
 
 
 def two_wishes(world: World, rows: int | None, parts: Any) -> StandbyTrial:
@@ -161,8 +175,8 @@ def two_wishes(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     deaths = dice.choice([0, 0, 0, 1, 2]) if named else 0
     decided, nodes = all_guarded(dice, made.at, deaths)
     want = dict(collect(q, **tables))
-    gap = partial(check_wishes, loses)
-    return StandbyTrial(world, q, tables, decided, want=want, nodes=nodes, gap=gap)
+    gaps = WishGaps(loses)
+    return StandbyTrial(world, q, tables, decided, want=want, nodes=nodes, gap=gaps.check, looks=gaps.look)
 
 
 WISHES: dict[str, Scenario] = {

@@ -4,7 +4,9 @@
             ^ start_seq = 90                                        ^ next_seq = 150
 
 A position in the log is an *index* that never changes: entry ``i`` stands at ``i - base``. A
-boundary that follows a boundary takes its place, so boundaries can't outnumber trains.
+boundary that follows a boundary takes its place, so boundaries can't outnumber trains. But the end: what
+was promised before it says up to which time timers set each other, and a receiver has to hear that first.
+So the end has an entry of its own, which stays, for whoever attaches or comes back later.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ class OutputLog:
 
     Invariants: ``start_seq <= next_seq``; entries are contiguous in ``seq`` from ``start_seq`` to
     ``next_seq``, but for numbers that were skipped; boundaries only grow; ``nbytes`` is the sum of the costs,
-    ``spilled_bytes`` that of what is away.
+    ``spilled_bytes`` that of what is away. The end, once it is the last entry, is never trimmed.
     """
 
     def __init__(self, *, first_seq: int = 0, boundary_us: int = START_US) -> None:
@@ -159,7 +161,7 @@ class OutputLog:
         if time_us == self.boundary_us:
             return None
         before_us, self.boundary_us = self.boundary_us, time_us
-        if self.end > self.base and self._entries[-1].time_us is not None:
+        if self.end > self.base and self._entries[-1].time_us is not None and time_us < END_US:
             last = self._entries[-1]
             note = note or last.note
             # A fresh entry, since the old one may stand in an effect that is not yet done.
@@ -216,9 +218,15 @@ class OutputLog:
         """Index of the first entry for a receiver that wants row ``seq`` next.
 
         It is the first entry that ends beyond ``seq``; boundaries at ``seq`` before it are covered
-        by ``promise``.
+        by ``promise``. Where there is none, it is the end, which no promise covers.
         """
-        return self.base - self._dead + bisect_right(self._ends, seq, self._dead)
+        found = self.base - self._dead + bisect_right(self._ends, seq, self._dead)
+        return min(found, self.end - self._stays)
+
+    @property
+    def _stays(self) -> int:
+        """Entries that are never trimmed: the end, if it has come and no row behind it."""
+        return int(self.end > self.base and self._entries[-1].time_us == END_US)
 
     def promise(self, index: int) -> int:
         """The boundary in force before entry ``index`` (which may be ``end``)."""
@@ -227,12 +235,13 @@ class OutputLog:
     def trim(self, seq: int, before: int) -> None:
         """Forget the entries that end at or before ``seq`` and stand before index ``before``."""
         count = min(bisect_right(self._ends, seq, self._dead) - self._dead, before - self.base)
+        count = min(count, self.end - self._stays - self.base)
         if count > 0:
             self._forget(count)
 
     def trim_to(self, nbytes: int, *, least: int = 0) -> None:
         """Forget the oldest entries until at most ``nbytes`` are held, or only ``least`` entries."""
-        count, held = 0, self.nbytes
+        count, held, least = 0, self.nbytes, max(least, self._stays)
         while held > nbytes and self.base + count + least < self.end:
             held -= self[self.base + count].cost
             count += 1

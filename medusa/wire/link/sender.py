@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from medusa.elements import START_US
+from medusa.elements import END_US, START_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
@@ -59,6 +59,9 @@ class Sender:
         muted: nothing goes out: somebody else may be sending these rows.
         stream_version: said with each attachment; who was told another one has to attach anew.
         skips: numbers that no row has, from each first one to before the second.
+        unread: numbers of rows that were kept and read by nobody, and died with an earlier node of the
+            stream: from the first one to before the second, with which this log began. Who wants the oldest
+            row hears that those are lost, as long as what came next is kept.
         life: of the stream; who has rows of another one is refused. 0: unknown.
         thinned: place above the stream -> rows left out there under overload; readers hear it with the next
             frame.
@@ -85,6 +88,7 @@ class Sender:
         skips: tuple[tuple[int, int], ...] = (),
     ) -> None:
         self.skips = skips
+        self.unread: tuple[int, int] = first_seq, first_seq
         self.fence = fence or Fence()
         self.stream = stream
         self.schema = schema
@@ -252,9 +256,15 @@ class Sender:
             self.expect(peer, durable)
             self.receivers[peer].leave((notes or {}).get(peer, b""))
 
-    def begin_log(self, first_seq: int) -> None:
-        """The first row has this number; nothing was appended, and nobody has attached."""
+    def begin_log(self, first_seq: int, unread: int | None = None) -> None:
+        """The first row has this number; nothing was appended, and nobody has attached.
+
+        Args:
+            unread: the first of the rows before it that nobody has read (``Sender.unread``); None: all that
+                were kept were read.
+        """
         self.log = OutputLog(first_seq=first_seq)
+        self.unread = first_seq if unread is None else unread, first_seq
         for view in self.receivers.values():
             view.begin_at(first_seq)
 
@@ -445,7 +455,10 @@ class Sender:
             return message.next_seq
         if message.name and view is not None:
             return view.durable
-        return self.log.start_seq if message.next_seq == OLDEST else self.log.next_seq
+        if message.next_seq != OLDEST:
+            return self.log.next_seq
+        first, end = self.unread
+        return first if end == self.log.start_seq else self.log.start_seq
 
     def _may_be_ahead(self, peer: str, message: Attach) -> bool:
         """Whether a receiver may want a row that isn't here yet; if not, it is told what is.
@@ -631,6 +644,8 @@ class Sender:
 
     def _had(self, view: ReceiverView, entry: OutputEntry) -> bool:
         """The receiver is ahead of this entry: it had it before we restarted."""
+        if entry.time_us == END_US:
+            return False  # It may stand before numbers that no row has.
         return entry.end < view.wanted_seq or (entry.time_us is None and entry.end == view.wanted_seq)
 
     def _trim(self, now_us: int) -> None:

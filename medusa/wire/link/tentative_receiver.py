@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from medusa.elements import START_US
+from medusa.elements import END_US, START_US
 from medusa.errors import RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.wire import limits
@@ -120,8 +120,8 @@ class TentativeReceiver:
         self._due: StreamState | None = None
         """It will be stable once the rows and the promise before that have come."""
         self._behind: list[TentativeBoundary] = []
-        """What the fork promises once the rows before that have come. The first and the last one: of a stream
-        that always lags the last is never reached."""
+        """What the fork promises once the rows before that have come. The first and the last one, and the
+        end: of a stream that always lags the last is never reached."""
         self._came: deque[TentativeDelivery] = deque()
         self._held: deque[tuple[int, int, int]] = deque()
         """(epoch, frame, cost) of what was delivered and isn't taken."""
@@ -281,7 +281,8 @@ class TentativeReceiver:
         self._seq = message.seq
         self._frames = message.frame + 1
         if message.behind > next_seq:
-            self._behind[1:] = [message]
+            # Before the end the last promise counts too: up to there timers set each other.
+            self._behind[1 if message.time_us < END_US else 2 :] = [message]
             self._ack_soon(now_us)
         else:
             self._behind.clear()

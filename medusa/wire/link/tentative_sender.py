@@ -74,6 +74,8 @@ class TentativeSender:
         self._seq = 0
         """Of the next row of the fork."""
         self._boundary_us: int = START_US
+        self._before_end_us: int = START_US
+        """What the fork promised last before its end: who waits for room hears that first."""
         self._behind = 0
         """It holds behind so many rows of the stream."""
 
@@ -101,12 +103,12 @@ class TentativeSender:
             return
         if fork != self.fork:
             self._forks += fork > 0
-            self._seq, self._boundary_us = 0, START_US
+            self._seq, self._boundary_us, self._before_end_us = 0, START_US, START_US
         if state == STABLE:
             self._stable_from = self._end()
         self.is_in, self.fork = cast(StreamStateName, state), fork
         for view, lane in self._lanes():
-            lane.turned()
+            self._begins_anew(lane, lane.turned)
             if view.state is SenderState.FLOWING:
                 self._say(now_us, view, lane)
 
@@ -166,6 +168,8 @@ class TentativeSender:
             raise LocalProtocolError(f"a boundary of {time_us}", code="E_BOUNDARY")
         if time_us <= self._boundary_us:
             return
+        if time_us < END_US:
+            self._before_end_us = time_us
         self._boundary_us, self._behind = time_us, self._end()[0] if follows else 0
         for view, lane in self._lanes():
             self._promise(now_us, view, lane)
@@ -184,7 +188,7 @@ class TentativeSender:
     def resumed(self, now_us: int, view: ReceiverView) -> None:
         """A receiver is heard again: what was under way to it may be lost."""
         if (lane := view.lane) is not None:
-            lane.lost()
+            self._begins_anew(lane, lane.lost)
             self._say(now_us, view, lane)
             self._promise(now_us, view, lane)
 
@@ -251,20 +255,29 @@ class TentativeSender:
         )
         self._outbox.send(view.peer, message)
 
+    def _begins_anew(self, lane: TentativeView, begins: Callable[[], None]) -> None:
+        """What was promised is to be said again: of a fork that has ended only that it has, since who has
+        heard it takes no lower promise."""
+        begins()
+        if self._boundary_us >= END_US:
+            lane.promised(self._before_end_us)
+
     def _promise(self, now_us: int, view: ReceiverView, lane: TentativeView) -> None:
-        """What the fork promised last, unless it was sent; later, where there is no room."""
-        if not self.fork or lane.promised_us >= self._boundary_us:
-            return
-        if not self._has_room(view, lane, limits.ENTRY_BYTES):
-            return
-        message = TentativeBoundary(
-            stream=self._stream,
-            epoch=view.epoch,
-            frame=lane.sent(now_us, limits.ENTRY_BYTES),
-            fork=self._forks,
-            seq=self._seq,
-            time_us=self._boundary_us,
-            behind=self._behind,
-        )
-        lane.promised(self._boundary_us)
-        self._outbox.send(view.peer, message)
+        """What the fork promised last, and last before its end, unless it was sent; later, where there is no
+        room."""
+        for time_us in (self._before_end_us, self._boundary_us) if self.fork else ():
+            if lane.promised_us >= time_us:
+                continue
+            if not self._has_room(view, lane, limits.ENTRY_BYTES):
+                return
+            message = TentativeBoundary(
+                stream=self._stream,
+                epoch=view.epoch,
+                frame=lane.sent(now_us, limits.ENTRY_BYTES),
+                fork=self._forks,
+                seq=self._seq,
+                time_us=time_us,
+                behind=self._behind,
+            )
+            lane.promised(time_us)
+            self._outbox.send(view.peer, message)

@@ -270,7 +270,8 @@ class Handover(MessageBase, frozen=True, tag="handover"):
 
 
 class Got(MessageBase, frozen=True, tag="got"):
-    """Target to owner: so many frames were taken in, and what they brought was fed.
+    """Target to owner: so many frames were taken in, and what they brought was fed. A secondary for whose
+    word output waits says so of the last few once its engine has them.
 
     Attributes:
         opened: the fragment runs here, from the checkpoint.

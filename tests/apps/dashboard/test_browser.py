@@ -163,7 +163,7 @@ def watch(page: Page, nodes: ForkedNodes, server: subprocess.Popen[str]) -> None
     # It draws the network.
     until(lambda: page.kind(STREAM) == "stream flowing", what="the stream flows")
     assert page.keys() >= {*(f"node {name}" for name in NAMES), "fragment edge cars/cars", BOX, STREAM}
-    assert page.state() == "3 nodes"
+    until(lambda: page.state() == "3 nodes", what="all have answered")
     # It is asked by keyboard, it lives, and keeps the focus while it does.
     page.focus(BOX)
     page.press("ENTER")
@@ -182,7 +182,7 @@ def watch(page: Page, nodes: ForkedNodes, server: subprocess.Popen[str]) -> None
     until(lambda: page.kind("node core") == "node unreachable", what="the death shows")
     assert "unreachable, last seen" in page.text("node core")
     until(lambda: page.kind(STREAM) == "stream cut", what="its stream is cut")
-    assert page.state() == "3 nodes; no answer from core"
+    until(lambda: page.state() == "3 nodes; no answer from core", what="only it doesn't answer")
     edge = page.text("node edge")
     until(lambda: page.text("node edge") != edge, what="the others go on")
     nodes.start("core")
@@ -226,8 +226,8 @@ def watch_standby(page: Page, nodes: ForkedNodes) -> None:
     nodes.kill("spare")
     until(lambda: page.kind(key) == "standby missing", what="it is missing")
     until(lambda: page.state().endswith("nobody could take over cars/quick"), what="that is told")
-    assert page.kind("fragment core cars/quick") == "fragment alone"
-    assert "missing" in page.run(table)[3]
+    until(lambda: page.kind("fragment core cars/quick") == "fragment alone", what="it is alone")
+    until(lambda: "missing" in page.run(table)[3], what="the table says so")
     assert page.complaints() == []
 
 
@@ -281,8 +281,7 @@ def watch_unstable(page: Page, nodes: ForkedNodes) -> None:
     dashed = (
         "return document.querySelector('#drawing .output.tentative > rect')?.getAttribute('stroke-dasharray')"
     )
-    until(lambda: page.state() == "3 nodes", what="all have answered")
-    assert page.run(dashed) is None
+    until(lambda: page.state() == "3 nodes" and page.run(dashed) is None, what="all is stable")
     nodes.processes["spare"].send_signal(signal.SIGSTOP)
     until(lambda: "not stable: two.out" in page.state(), what="it is told")
     until(lambda: page.run(dashed), what="the stream is dashed")
@@ -296,8 +295,7 @@ def watch_unstable(page: Page, nodes: ForkedNodes) -> None:
     page.press("ENTER")
     until(lambda: "of node spare, which isn't heard" in page.details().get("missing", ""), what="which input")
     nodes.processes["spare"].send_signal(signal.SIGCONT)
-    until(lambda: page.state() == "3 nodes", what="it is stable again")
-    assert page.run(dashed) is None
+    until(lambda: page.state() == "3 nodes" and page.run(dashed) is None, what="it is stable again")
     assert page.complaints() == []
 
 
@@ -332,12 +330,12 @@ def watch_cut(page: Page, net: Net) -> None:
     stream = "stream cars.cars a cars/cars b cars/quick"
     crosses = "return document.querySelectorAll('#drawing .cut .cross').length"
     until(lambda: page.kind(stream) == "stream flowing", what="the stream flows")
-    assert page.run(crosses) == 0
+    until(lambda: page.run(crosses) == 0, what="nothing is cut")
     net.cut(*net.between("a", "b"))
     until(lambda: page.kind(stream) == "stream cut", what="the cut shows")
     until(lambda: page.state() == "2 nodes; cut: a and b", what="the cut is told")
-    assert page.kind("node a") == page.kind("node b") == "node up"
-    assert page.run(crosses) == 1
+    until(lambda: page.kind("node a") == page.kind("node b") == "node up", what="both ends are up")
+    until(lambda: page.run(crosses) == 1, what="one cross is drawn")
     net.heal()
     until(lambda: page.kind(stream) == "stream flowing", what="the stream flows again")
     until(lambda: page.state() == "2 nodes", what="nothing is wrong")

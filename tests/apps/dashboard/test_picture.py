@@ -347,6 +347,16 @@ def test_a_peer_that_refuses_the_key_is_not_just_silent():
     assert dict(lines)["link to z"] == "silent"
 
 
+def test_what_a_node_does_about_the_parts_of_a_query_is_told_with_what_it_lacks() -> None:
+    lacks = {"count": 2, "for_us": 7_000_000, "why": "w has too much to do", "nodes": ["s"]}
+    queries = {"q": {"scaling": {"now": "split w in 2 at x", "lacks": lacks}}, "other": {}}
+    _, lines = details_of(network_of(seen(node("x", queries=queries))))[key_of("node", "x")]
+    said = dict(lines)["scales query q"]
+    assert "under way: split w in 2 at x" in said
+    assert "lacks 2 nodes with room, since 7 s (w has too much to do): not up: s" in said
+    assert "scales query other" not in dict(lines)
+
+
 def test_a_stream_that_is_not_stable_is_dashed_with_its_age_whoever_reads_it() -> None:
     edge, core = edges_and_core(1)
     edge["fragments"][0]["outputs"][0]["consistency"] = unstable("up_failure", tentative_rows=1_200)

@@ -29,7 +29,7 @@ def test_nodes_listen_and_end(tmp_path: Path) -> None:
 
 
 def md_node(address: str) -> str:
-    with md.connect(address) as fed:
+    with md.connect(address, "60s") as fed:
         return fed.node
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from medusa.elements import Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
+from medusa.engine.core.captured_slots import CapturedSlots
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds, one_batch
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
@@ -19,6 +20,8 @@ from medusa.query.boxes import Distinct, Schema
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["DistinctBox"]
+
+PASSED = pa.schema([("@passed", TIME)])
 
 NEVER_US = -(1 << 62)
 """When a key passed that never did."""
@@ -43,6 +46,7 @@ class DistinctBox(Operator):
         self._columns = Columns(self, letters, spec.keys, input)
         self._ids = KeyIds([key.name for key in spec.keys], self._columns.types)
         self._passed_us = np.full(0, NEVER_US)
+        self._captured = CapturedSlots(PASSED, self._passed)
         self._waiting = TimedRowBuffer(schema_to_arrow(input))
 
     def on_train(self, input: int, train: Train) -> None:
@@ -111,6 +115,7 @@ class DistinctBox(Operator):
             step = step[step]
         passes[rows] = False
         chosen = np.flatnonzero(passes[:rows])
+        self._captured.come(ours[chosen])  # of each new key a row passes
         # Ascending in time within a key: the last one stays.
         self._passed_us[ours[chosen]] = at_us[chosen]
         keep = np.zeros(rows, np.bool_)
@@ -124,13 +129,14 @@ class DistinctBox(Operator):
             return
         live = np.flatnonzero(self._passed_us[:known] + self._within_us > time_us)
         if known > 2 * len(live) + KEYS_SPARE:
+            self._captured.renumber(len(live))
             self._ids.keep(live)
             self._passed_us = self._passed_us[live]
 
     # What is asked about it
 
     def state_bytes(self) -> int:
-        return int(self._passed_us.nbytes) + int(self._ids.nbytes())
+        return int(self._passed_us.nbytes) + int(self._ids.nbytes()) + self._captured.nbytes()
 
     def queue_bytes(self) -> int:
         return self._waiting.nbytes()
@@ -145,13 +151,20 @@ class DistinctBox(Operator):
     # State
 
     def _keys_schema(self) -> pa.Schema:
-        return pa.schema([*self._ids.schema, ("@passed", TIME)])
+        return pa.schema([*self._ids.schema, *PASSED])
 
     def save_more(self, state: BoxState) -> None:
         self._waiting.save(state, "waiting")
-        passed = as_times(self._passed_us[: len(self._ids)].copy())
-        batch = pa.RecordBatch.from_arrays([*self._ids.keys().columns, passed], schema=self._keys_schema())
-        state.tables["keys"] = pa.Table.from_batches([batch])
+        known, schema = len(self._ids), self._keys_schema()
+        if state.patient or state.capture is not None:
+            self._captured.save(state, "keys", known, self._ids.picking(), schema)
+            return
+        passed = as_times(self._passed_us[:known].copy())
+        state.put("keys", pa.Table.from_arrays([*self._ids.keys().columns, passed], schema=schema))
+
+    def _passed(self, ids: Ints) -> list[pa.Array]:
+        """When rows of some keys passed last."""
+        return [as_times(self._passed_us[ids])]
 
     def load_more(self, state: BoxState) -> None:
         self._waiting.load(state, "waiting")
@@ -159,6 +172,7 @@ class DistinctBox(Operator):
         if passed.null_count:
             raise ValueError("a null among the times of keys")
         self._ids.load(pa.RecordBatch.from_arrays(keys, schema=self._ids.schema))
+        self._captured.come(np.arange(len(passed)))
         self._passed_us = as_int64(passed).copy()
         if len(self._passed_us) and int(self._passed_us.min()) < NEVER_US:
             raise ValueError("a time of a key is out of range")

@@ -21,11 +21,12 @@ from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.kept_rows import MERGED_ROWS_MAX, KeptRows
 from medusa.engine.core.native_types import native_arrow, native_type, widen
-from medusa.engine.core.rows import TIME, as_bools, as_int64
+from medusa.engine.core.rows import TIME, as_int64
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.joins.join_parts import JoinParts
 from medusa.engine.operators.joins.join_where import PairCondition, SideCondition
+from medusa.engine.state import background_copy
 from medusa.engine.state.background_copy import capture_of, items_later
 from medusa.engine.state.row_changes import NumberedRows, TableChange
 from medusa.ports import Workers
@@ -378,7 +379,7 @@ class JoinBox(Operator):
     def save_more(self, state: BoxState) -> None:
         for number, (name, side) in enumerate(zip(("left", "right"), self._sides, strict=True)):
             if isinstance(self._join, JoinParts):
-                self._save_compared(state, name, side, pa.record_batch(self._join.rows(number)))
+                self._save_compared(state, name, side, self._join, number)
             else:
                 pick = side.kept.picking()
                 state.put(
@@ -393,18 +394,25 @@ class JoinBox(Operator):
                     ),
                 )
 
-    def _save_compared(self, state: BoxState, name: str, side: _Side, rows: pa.RecordBatch) -> None:
-        """Rows that several copies of the join hold: their numbers and marks say what changed."""
-        capture = capture_of(state.capture, rows.num_rows) if rows.num_rows else None
-        change: TableChange | None = None
-        if capture is not None:
-            found = side.known.since(capture, as_int64(rows.column(0)), as_bools(rows.column(2)))
-            if found is not None:
-                change, rows = found[0], rows.take(pa.array(found[1]))
-        made = partial(_table, rows.columns[1:], side.state_schema())
-        patient, captured = state.patient, capture is not None
-        later = side.kept.later(rows.column(0), made, patient=patient, captured=captured, change=change)
-        state.put(name, later or made(side.kept.take(rows.column(0), range(len(side.kept.schema)))))
+    def _save_compared(self, state: BoxState, name: str, side: _Side, join: JoinParts, number: int) -> None:
+        """Rows that several copies of the join hold: who writes them compares their numbers and marks to find
+        what changed."""
+        held = join.held(number)
+        capture = capture_of(state.capture, held) if held else None
+        pick, known, schema = side.kept.picking(), side.known, side.state_schema()
+
+        def make(rows: pa.RecordBatch) -> tuple[pa.Table, TableChange | None]:
+            change: TableChange | None = None
+            if capture is not None:
+                found = known.since(capture, as_int64(rows.column(0)), as_int64(rows.column(2)) != 0)
+                if found is not None:
+                    change, rows = found[0], rows.take(pa.array(found[1]))
+            return pa.Table.from_arrays(_columns(pick, rows), schema=schema), change
+
+        later = join.later(number, make, captured=capture is not None)
+        if not state.patient or held <= background_copy.AT_ONCE:
+            later.copy(held + 1)
+        state.put(name, later)
 
     def upgrade(self, state: BoxState, format: int) -> None:
         """Format 1 had the keys apart, the rows in no order (some gone already), and inner joins only."""
@@ -421,6 +429,7 @@ class JoinBox(Operator):
     def load_more(self, state: BoxState) -> None:
         for number, (name, side) in enumerate(zip(("left", "right"), self._sides, strict=True)):
             table = expect_table(state.tables, name, side.state_schema()).combine_chunks()
+            self._join.track(number)  # what was captured is captured again, and shan't look at all rows then
             for batch in table.to_batches():
                 *columns, times, matched = batch.columns
                 if times.null_count or matched.null_count:
@@ -468,10 +477,6 @@ def _columns(pick: Callable[[pa.Array], list[pa.Array]], rows: pa.RecordBatch) -
     """Those of a saved state, of rows as the native join tells them."""
     numbers, times, matched = rows.columns
     return [*pick(numbers), times.cast(TIME), matched.cast(pa.bool_())]
-
-
-def _table(more: list[pa.Array], schema: pa.Schema, columns: list[pa.Array]) -> pa.Table:
-    return pa.Table.from_batches([pa.RecordBatch.from_arrays([*columns, *more], schema=schema)])
 
 
 def _other_columns(schema: Schema, keys: Sequence[Named]) -> list[int]:

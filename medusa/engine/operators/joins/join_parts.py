@@ -7,15 +7,20 @@ Each copy joins its part of both sides by the numbers of their rows, step by ste
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from medusa._native import Join, Merge, Split
+from medusa.engine.core.group_numbers import one_batch
 from medusa.engine.core.rows import as_int64
 from medusa.engine.operators.windows import window_parts
 from medusa.engine.operators.windows.window_parts import merge_batches, split_rows
+from medusa.engine.state.background_copy import OfItems, OfParts
+from medusa.engine.state.row_changes import TableChange
 from medusa.ports import Workers
 
 __all__ = ["JoinParts"]
@@ -129,6 +134,30 @@ class JoinParts:
         full = [batch for batch in held if batch.num_rows] or held[:1]
         return merge_batches(full, [(0, False)], held[0].num_columns)[0]
 
+    def later(
+        self,
+        side: int,
+        make: Callable[[pa.RecordBatch], tuple[pa.Table, TableChange | None]],
+        *,
+        captured: bool,
+    ) -> OfParts:
+        """The rows of a side as they are now, copied piece by piece.
+
+        Args:
+            make: the table, of numbers, times and marks (int64) by number, and how it is made of an earlier
+                one.
+        """
+        names = ("row", "time", "matched")
+        made = partial(pa.Table.from_arrays, names=names)
+        copies = [OfItems(part.copy(side), attrgetter("columns"), made) for part in self._parts]
+
+        def together(tables: list[pa.Table]) -> tuple[pa.Table, TableChange | None]:
+            rows = [one_batch(table) for table in tables]
+            held = [batch for batch in rows if batch.num_rows] or rows[:1]
+            return make(merge_batches(held, [(0, False)], len(names))[0])
+
+        return OfParts(copies, together, captured=captured)
+
     def renumber(self, side: int) -> None:
         held = [as_int64(pa.record_batch(part.rows(side)).column(0)) for part in self._parts]
         numbers = np.sort(np.concatenate(held))
@@ -136,8 +165,11 @@ class JoinParts:
             part.renumber(side, pa.array(numbers.searchsorted(ours)))
 
     def span(self, side: int) -> int:
-        """As of ``Join``: no rows are copied here."""
-        return 0
+        return max(part.span(side) for part in self._parts)
+
+    def track(self, side: int) -> None:
+        for part in self._parts:
+            part.track(side)
 
     def resume(self, boundary_us: int) -> None:
         for part in self._parts:

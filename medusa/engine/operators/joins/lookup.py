@@ -25,7 +25,7 @@ from medusa.query.boxes import Lookup, Schema, Table
 from medusa.query.boxes.tables import DELETED, read_rows
 from medusa.query.types import schema_to_arrow
 
-__all__ = ["LookupBox", "make_lookup"]
+__all__ = ["LookupBox", "make_lookup", "table_of"]
 
 _STREAM, _CHANGES = 0, 1
 
@@ -35,6 +35,7 @@ class LookupBox(Operator):
 
     Args:
         table: the table whose changes come.
+        updated: anything may change it.
         row: columns of the stream.
         output: columns of the output.
     """
@@ -42,10 +43,17 @@ class LookupBox(Operator):
     kind = "lookup"
 
     def __init__(
-        self, spec: Lookup, *, table: Table, row: Schema, output: Schema, letters: DeadLetters
+        self,
+        spec: Lookup,
+        *,
+        table: Table,
+        updated: bool,
+        row: Schema,
+        output: Schema,
+        letters: DeadLetters,
     ) -> None:
         super().__init__(spec.id, inputs=2)
-        if not table.inputs:
+        if not updated:
             self.inputs_us[_CHANGES] = int(END_US)
         self._spec = spec
         self._table = table
@@ -196,15 +204,34 @@ def _last_changes(slots: Ints, times: Ints, changed: Ints, when: Ints) -> Ints:
     return found
 
 
-def make_lookup(spec: Lookup, site: Site) -> Operator:
-    """The box of a look-up; its table stands on the same site."""
-    table = site.origins[1]
-    if not isinstance(table, Table):
+def table_of(spec: Lookup, site: Site) -> Table:
+    """What the table of a look-up is.
+
+    Raises:
+        QueryError: it stands elsewhere, and the look-up doesn't say what it is; or it has other keys.
+    """
+    table = site.origins[1] if spec.table is None else spec.table
+    if not isinstance(table, Table) or table.position is not None:
         raise QueryError(
             f"lookup {spec.id!r}: its table is not on this site",
             hint="a table and its look-ups run in one place",
             code="query.table",
         )
+    if (names := tuple(key.name for key in spec.keys)) != table.keys:
+        raise QueryError(
+            f"lookup {spec.id!r}: expected the keys {', '.join(table.keys)}, got {', '.join(names)[:80]}",
+            code="query.key",
+        )
+    return table
+
+
+def make_lookup(spec: Lookup, site: Site) -> Operator:
+    """The box of a look-up."""
     return LookupBox(
-        spec, table=table, row=site.inputs[0].schema, output=site.output.schema, letters=site.letters
+        spec,
+        table=table_of(spec, site),
+        updated=site.inputs[1].timed,
+        row=site.inputs[0].schema,
+        output=site.output.schema,
+        letters=site.letters,
     )

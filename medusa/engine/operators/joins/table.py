@@ -17,7 +17,7 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.keyed_table import TableStore
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
-from medusa.engine.core.rows import as_times, take
+from medusa.engine.core.rows import as_int64, as_times, take
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.query.boxes import Field, Schema, Table, Update
@@ -26,6 +26,10 @@ from medusa.query.expressions.tree import columns_of
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["TableBox", "make_table_box"]
+
+
+INPUT_ROWS = 1 << 52
+"""Of a part of a split: place of a row = number of its input x this + the number that its router gave it."""
 
 
 class _Input:
@@ -86,6 +90,8 @@ class TableBox(Operator):
         self.boundary_ports = spec.ports
         self._spec = spec
         self._schema = schema_to_arrow(spec.schema)
+        if spec.position is not None:
+            self._schema = self._schema.append(pa.field(spec.position, pa.int64()))
         self._changes = self._schema.append(pa.field(DELETED, pa.bool_()))
         self._store = TableStore(spec.schema, spec.keys, spec.expire_us)
         self._store.fill(read_rows(spec, f"table {spec.id!r}"))
@@ -214,7 +220,11 @@ class TableBox(Operator):
 
     def _columns(self, number: int, rows: _Rows) -> list[pa.Array]:
         """What leaves of rows of an input."""
-        return [self._store_column(name, rows) for name in self._store.names]
+        columns = [self._store_column(name, rows) for name in self._store.names]
+        if self._spec.position is not None:
+            place = as_int64(rows.rows.batch.column(self._spec.position)) + number * INPUT_ROWS
+            columns.append(pa.array(place))
+        return columns
 
     # Output
 

@@ -132,6 +132,13 @@ class JoinKind(SpillKind):
             tables[name] = pa.Table.from_batches([rows])
         return BoxState(tables=tables)
 
+    def held(self, name: str, rows: pa.RecordBatch, boundary_us: int) -> pa.RecordBatch:
+        within_us = self.plain._within_us
+        if within_us is None:
+            return rows
+        times = as_int64(rows.column(rows.schema.get_field_index("@time")))
+        return rows.filter(pa.array(times >= boundary_us - within_us))
+
     def globalise(self, name: str, state: BoxState, offsets: Sequence[int]) -> pa.Table:
         rows = single(state.tables[name])
         return pa.Table.from_batches([moved_last(rows, self._widths[_SIDES.index(name)])])

@@ -141,6 +141,11 @@ class SpillKind(ABC):
             offsets: what the parts before this one have had, as ``counts`` gave it.
         """
 
+    def held(self, name: str, rows: pa.RecordBatch, boundary_us: int) -> pa.RecordBatch:
+        """What a whole holds of rows of a part at a boundary: a part on disk isn't told of one that brings
+        nothing."""
+        return rows
+
     def counts(self, meta: Mapping[str, Any], rows: Mapping[str, int]) -> Sequence[int]:
         """Numbers that a part has given: slots, and so on.
 

@@ -152,8 +152,12 @@ def merge(
     ]
     state.note(**kind.meta(offsets[-1].tolist(), taken))
 
+    boundary_us = int(min(state.meta["inputs_us"]))
+
     def of(name: str) -> Callable[[int], pa.RecordBatch]:
-        return lambda part: single(kind.globalise(name, saved[part].read(), offsets[part].tolist()))
+        return lambda part: kind.held(
+            name, single(kind.globalise(name, saved[part].read(), offsets[part].tolist())), boundary_us
+        )
 
     cold = any(part.box is None for part in parts)
     for name in kind.tables:

@@ -15,7 +15,7 @@ from medusa.engine.core.native_types import native_type, widen
 from medusa.engine.core.row_buffer import Ints
 from medusa.engine.core.rows import as_int64
 from medusa.engine.core.site import Site
-from medusa.engine.operators.joins.lookup import LookupBox
+from medusa.engine.operators.joins.lookup import LookupBox, table_of
 from medusa.engine.operators.joins.table import TableBox
 from medusa.engine.operators.spill.spill_kind import (
     POSITION,
@@ -93,7 +93,7 @@ class LookupKind(_Stored):
     sorted_by: Mapping[str, Sequence[str]] = {"waiting": ("@time", POSITION)}
 
     def __init__(self, spec: Lookup, site: Site, plain: Operator) -> None:
-        super().__init__(plain, site.origins[1])  # type: ignore[arg-type]
+        super().__init__(plain, table_of(spec, site))
         self._spec, self._site = spec, site
         self._width = len(site.input.schema)
         self._widths = {"waiting": self._width}
@@ -103,6 +103,7 @@ class LookupKind(_Stored):
         return PartLookup(
             self._spec,
             table=self._table,
+            updated=self._site.inputs[1].timed,
             row=with_position(self._site.input.schema),
             output=(*with_position(output[: self._width]), *output[self._width :]),
             letters=letters,
@@ -167,7 +168,7 @@ class TableKind(_Stored):
 
     def unpack(self, train: Train, port: str) -> tuple[pa.RecordBatch, list[pa.Array]]:
         columns = train.batch.columns
-        order = columns.pop(len(self._table.schema))
+        order = columns.pop(len(self.plain._schema))
         schema = self.plain._schema if port else self.plain._changes
         return pa.RecordBatch.from_arrays(columns, schema=schema), [train.times, order]
 

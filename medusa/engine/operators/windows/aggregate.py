@@ -25,7 +25,7 @@ from medusa.engine.operators.windows.aggregate_user import UserAggregates
 from medusa.engine.operators.windows.window_panes import WindowPanes, by_key, threaded_window
 from medusa.engine.operators.windows.window_parts import WindowParts
 from medusa.engine.operators.windows.window_spill import SpillWindow
-from medusa.engine.state.background_copy import groups_later
+from medusa.engine.state.background_copy import Later, groups_later
 from medusa.errors import DataError
 from medusa.ports import Workers
 from medusa.query.boxes import Aggregate, AggregateCall, Schema
@@ -241,10 +241,11 @@ class AggregateBox(Operator):
             self._window.save(state, self._readable)
         else:
             window = self._window
-            later = None
+            later: Later | None
             if isinstance(window, Window):
-                patient = state.patient and not isinstance(window, WindowPanes)
-                later = groups_later(window, self._groups, patient=patient, capture=state.capture)
+                later = groups_later(window, self._groups, patient=state.patient, capture=state.capture)
+            else:
+                later = window.later(self._groups) if state.patient else None
             state.put("groups", later or self._groups(pa.record_batch(window.state())))
         state.meta["position"] = list(self._window.position())
         if self._users is not None:

@@ -86,6 +86,8 @@ class Lags:
         self._base = self._empty()
         self._recent = self._empty()
         self._changes = SlotChanges()
+        self._left: list[Index] = []
+        """Slots that no row will have any more, that are held still."""
 
     def _empty(self) -> _Held:
         return _Held(NONE, [pa.nulls(0, type) for type in self._types])
@@ -123,23 +125,31 @@ class Lags:
         """Forget all other slots."""
         self._settle()
         self._base = self._base.at(np.flatnonzero(np.isin(self._base.slots, slots)))
+        self._left = []
+
+    def leave(self, slots: Index) -> None:
+        """No row will have them any more."""
+        self._left.append(slots)
+        # Few arrays, however often some leave: two are put together once the newer is as long.
+        while len(self._left) > 1 and len(self._left[-2]) <= len(self._left[-1]):
+            newer = self._left.pop()
+            self._left[-1] = np.concatenate([self._left[-1], newer])
 
     def nbytes(self) -> int:
         columns = [*self._base.columns, *self._recent.columns]
-        return sum(int(column.nbytes) for column in columns) + 8 * (
-            len(self._base.slots) + len(self._recent.slots)
-        )
+        slots = (self._base.slots, self._recent.slots, *self._left)
+        return sum(int(column.nbytes) for column in columns) + 8 * sum(map(len, slots))
 
     # State
 
     def later(self, slots: int, schema: pa.Schema, capture: Capture | None = None) -> Deferred:
-        """What is held as a table of these columns; only where no slot was ever forgotten.
+        """What is held as a table of these columns: by slot those that haven't left, oldest row first.
 
         Args:
-            slots: how many there are: all from 0 on.
-            capture: only those that changed since its base, where that is known.
+            slots: how many there are: all from 0 on, where there is a capture.
+            capture: only those that changed since its base, where that is known; only where none ever leaves.
         """
-        both = _Both(self._base, self._recent)
+        both, left = _Both(self._base, self._recent), list(self._left)
         found = self._changes.since(capture, both.layout(), slots) if capture is not None else None
 
         def table(held: _Held) -> pa.Table:
@@ -148,17 +158,12 @@ class Lags:
         def make() -> tuple[pa.Table, TableChange | None]:
             changed = found.changed(slots) if found is not None else None
             if found is None or changed is None:
-                return table(both.all()), None
+                held = both.all()
+                return table(held.without(np.concatenate(left)) if left else held), None
             held = both.of(changed)
             return table(held), slots_changed(found.then, changed, held.slots)
 
         return Deferred(make, captured=capture is not None)
-
-    def rows(self, slots: Index) -> tuple[Index, list[pa.Array]]:
-        """What is held of these slots: slots, ascending, and their columns, oldest row first."""
-        self._settle()
-        held = self._base.at(np.flatnonzero(np.isin(self._base.slots, slots)))
-        return held.slots, held.columns
 
     def load(self, slots: Index, columns: Sequence[pa.Array]) -> None:
         """Take that back; ValueError where it can't be."""

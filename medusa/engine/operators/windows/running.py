@@ -96,13 +96,24 @@ class RunningBox(Operator):
             finished = self._groups.run(slots, arrays)
             index, results = finished.index, finished.columns
             self._bury(whole, finished.failed)
-            if not len(index):
-                return
+        self._leave()
+        if self._plain and not len(index):
+            return
         self._emit(whole, index, results, earlier)
 
     def readable(self, train: Train) -> tuple[Train, list[pa.Array]]:
         """The rows that are in time and don't fail, and the columns that are read of them, keys first."""
         return self._groups.compute(train if self._expire is None else self.on_time(train))
+
+    def _leave(self) -> None:
+        """Keys have new slots, and rows of the old ones have been told; the store forgets those."""
+        left = self._expiry.left() if self._expiry is not None else None
+        if left is not None:
+            slots = as_int64(pa.array(left))
+            if self._plain:
+                self._groups.leave(slots)
+            if self._lags is not None:
+                self._lags.leave(slots)
 
     def _emit(self, whole: Train, index: Numbers, results: list[pa.Array], earlier: list[pa.Array]) -> None:
         batch, times, late = whole.batch, whole.times, whole.late
@@ -161,28 +172,31 @@ class RunningBox(Operator):
         self._expiry.load(pa.array(latest[live]), pa.array(kept), next_slot=self._expiry.next_slot())
 
     def state_bytes(self) -> int:
-        return self._groups.nbytes() + (self._lags.nbytes() if self._lags is not None else 0)
+        expiring = self._expiry.nbytes() if self._expiry is not None else 0
+        return self._groups.nbytes() + (self._lags.nbytes() if self._lags is not None else 0) + expiring
 
     # State
 
     def save_more(self, state: BoxState) -> None:
-        slots: Numbers | range
         if self._expiry is None:
-            slots = range(len(self._groups.index) if self._started else 0)
-            self._groups.save_grown_keys(state, "keys", len(slots), _numbered, self._known)
+            rows = len(self._groups.index) if self._started else 0
+            self._groups.save_grown_keys(state, "keys", rows, _numbered, self._known)
         else:
-            latest, slots = map(as_int64, map(pa.array, self._expiry.keys()))
-            more = {"latest": pa.array(latest), "slot": pa.array(slots)}
-            self._groups.save_keys(state, "keys", np.arange(len(slots)), more)
+            rows = len(self._expiry)
+            self._groups.save_items(state, "keys", self._expiry.copy, rows, ("latest", "slot"))
         state.meta["next_slot"] = self._expiry_slots()
         if self._plain:
-            self._groups.save(state, len(slots), lambda: slots)
-        if self._lags is not None and self._expiry is None:
-            capture = capture_of(state.capture, len(slots))
-            state.put("lags", self._lags.later(len(slots), self._lag_schema(), capture))
-        elif self._lags is not None:
-            held, looked = self._lags.rows(np.asarray(slots, dtype=np.int64))
-            state.tables["lags"] = pa.Table.from_arrays([pa.array(held), *looked], schema=self._lag_schema())
+            self._groups.save(state, rows, self._slots)
+        if self._lags is not None:
+            # With ``expire`` slots leave: what changed is found by comparing.
+            capture = capture_of(state.capture, rows) if self._expiry is None else None
+            state.put("lags", self._lags.later(rows, self._lag_schema(), capture))
+
+    def _slots(self) -> Numbers | range:
+        """Those of all keys."""
+        if self._expiry is None:
+            return range(len(self._groups.index) if self._started else 0)
+        return as_int64(pa.array(self._expiry.keys()[1]))
 
     def _lag_schema(self) -> pa.Schema:
         return pa.schema(

@@ -229,7 +229,7 @@ class TopBox(Operator):
 
     def save_more(self, state: BoxState) -> None:
         batches = [batch for start in sorted(self._panes) for batch in self._panes[start]]
-        state.tables["rows"] = pa.Table.from_batches(batches, self._held_schema)
+        state.put("rows", pa.Table.from_batches(batches, self._held_schema))
         state.meta["taken"] = self._taken
 
     def load_more(self, state: BoxState) -> None:

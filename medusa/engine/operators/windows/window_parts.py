@@ -13,8 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa._native import Batch, Merge, Split, Window
+from medusa._native import Batch, Merge, Split, Window, snapshot_of
+from medusa.engine.core.group_numbers import one_batch
 from medusa.engine.core.rows import as_int64, as_times
+from medusa.engine.state import background_copy
+from medusa.engine.state.background_copy import OfParts, OfWindow
 from medusa.ports import Workers
 
 __all__ = ["PARALLEL_ROWS", "WindowParts", "merge_batches", "split_rows"]
@@ -130,10 +133,19 @@ class WindowParts:
     # State
 
     def state(self) -> pa.RecordBatch:
-        states = [pa.record_batch(part.state()) for part in self._parts]
-        held = [state for state in states if state.num_rows] or states[:1]
-        merged = merge_batches(held, [(0, False), (2, False)], held[0].num_columns)[0]
-        return pa.RecordBatch.from_arrays(merged.columns, schema=states[0].schema)
+        return _in_order([pa.record_batch(part.state()) for part in self._parts])
+
+    def later(self, made: Callable[[pa.RecordBatch], pa.Table]) -> OfParts | None:
+        """The table of ``state`` as it is now, copied piece by piece; None: it is little, or can't be."""
+        if self.groups_open() <= background_copy.AT_ONCE:
+            return None
+        copies = []
+        for part in self._parts:
+            snapshot = snapshot_of(part)
+            if snapshot is None:
+                return None
+            copies.append(OfWindow(snapshot, lambda rows: pa.Table.from_batches([rows])))
+        return OfParts(copies, lambda tables: (made(_in_order([one_batch(each) for each in tables])), None))
 
     def position(self) -> tuple[int, int]:
         return self._parts[0].position()
@@ -146,6 +158,13 @@ class WindowParts:
                 part.load(split.take(place)[0], boundary_us, taken)
         finally:
             split.end()
+
+
+def _in_order(states: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The state of one window that holds what these hold."""
+    held = [state for state in states if state.num_rows] or states[:1]
+    merged = merge_batches(held, [(0, False), (2, False)], held[0].num_columns)[0]
+    return pa.RecordBatch.from_arrays(merged.columns, schema=states[0].schema)
 
 
 def split_rows(split: Split, rows: pa.RecordBatch, workers: Workers | None, *, first_key: int = 1) -> None:
