@@ -196,7 +196,7 @@ class NodeLoads:
         took = busy_us, busy_us if cpu_us is None else cpu_us
         before = self._told_took.get(fragment, took)
         busy_more_us, cpu_more_us = (
-            now - was if now >= was else now for now, was in zip(took, before, strict=True)
+            new - old if new >= old else new for new, old in zip(took, before, strict=True)
         )
         self._busy_us, self._boxes_cpu_us = self._busy_us + busy_more_us, self._boxes_cpu_us + cpu_more_us
         self._told_took[fragment] = took
