@@ -59,19 +59,26 @@ class Loss:
     total_s: float
 
 
-def lose(trial: Trial, victim: str, fragment: str, sink: str = "out") -> Loss:
-    """Kill it (SIGKILL), for good, and wait until rows come again."""
-    others = {name: trial.nodes.folder / f"{name}.log" for name in trial.nodes.processes if name != victim}
+def lose(trial: Trial, victim: str, fragment: str, sink: str = "out", *, also: Sequence[str] = ()) -> Loss:
+    """Kill it (SIGKILL), for good, and wait until rows come again.
+
+    Args:
+        fragment: of the victim: it is its takeover that is timed.
+        also: nodes that are lost at the same time.
+    """
+    lost = (victim, *also)
+    others = {name: trial.nodes.folder / f"{name}.log" for name in trial.nodes.processes if name not in lost}
     logs = Logs(others)
-    process = trial.nodes.processes[victim]
-    process.kill()
+    for name in lost:
+        trial.nodes.processes[name].kill()
     killed_ns = time.monotonic_ns()
     published = trial.traffic.before(killed_ns)
     noticed_s = _when(trial, logs, f"peer down peer={victim}", killed_ns)
     taken_s = _when(trial, logs, f"fragment taken over fragment={fragment}", killed_ns)
     arrivals = trial.arrivals[sink]
     trial.until(lambda: is_newer(arrivals.came[-1:], killed_ns), "rows come again")
-    trial.nodes.kill(victim)  # It is gone; this notes it.
+    for name in lost:
+        trial.nodes.kill(name)  # It is gone; this notes it.
     return Loss(killed_ns, published, noticed_s, taken_s, first_after(arrivals.came, killed_ns))
 
 

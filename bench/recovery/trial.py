@@ -48,6 +48,7 @@ class Setup:
         sinks: that are read.
         limits: of each node, as in its configuration.
         one_holds: of those that may take a fragment over one at a time follows it.
+        restore_parts: in so many a node restores a fragment whose state it held.
     """
 
     query: md.Query
@@ -63,6 +64,7 @@ class Setup:
     wait: str = "2s"
     limits: str = ""
     one_holds: bool = False
+    restore_parts: int = 1
 
     @property
     def shown(self) -> str:
@@ -267,7 +269,8 @@ def flowing(setup: Setup) -> Iterator[Trial]:
         tempfile.TemporaryDirectory(prefix="md") as folder,
         contextlib.ExitStack() as held,
     ):
-        limits = f'{setup.limits}\n[recovery]\nwait = "{setup.wait}"'
+        recovery = f'[recovery]\nwait = "{setup.wait}"\nrestore_parts = {setup.restore_parts}'
+        limits = f"{setup.limits}\n{recovery}"
         nodes = held.enter_context(contextlib.closing(TcpNodes(Path(folder), names, limits=limits)))
         nodes.start()
         orders, publishes, reads = (

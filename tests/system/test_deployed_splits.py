@@ -68,14 +68,18 @@ class Stream:
     def goes_on(self) -> None:
         """Rows published from now on come out."""
         before = {sink: len(got) for sink, got in self.got.items()}
-        until(lambda: self.failed or all(len(got) > before[sink] + 20 for sink, got in self.got.items()))
+
+        def there() -> bool:
+            return bool(self.failed) or all(len(got) > before[sink] + 20 for sink, got in self.got.items())
+
+        until(there, what="more rows come out", deadline_s=3 * DEADLINE_S)
         assert self.failed == []
 
     def end(self) -> None:
         """Everything came, in the order of one program."""
         self._over.set()
         for thread in self._threads:
-            thread.join(DEADLINE_S)
+            thread.join(3 * DEADLINE_S)
             assert not thread.is_alive()
         assert self.failed == []
         begins = range(0, self.published, ROWS)

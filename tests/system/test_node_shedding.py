@@ -66,7 +66,7 @@ def test_what_a_node_leaves_out_is_counted_at_both_ends(nodes: Nodes) -> None:
                     publisher.flush()
             publisher.finish()
             publisher.close()
-            table = report.table("60s")
+            table = report.table("180s")
             said = fed.status()
             shed = said["fragments"][0]["left_out_rows"]
             assert shed >= 20 * WINDOW_ROWS, nodes.log("a")

@@ -8,7 +8,7 @@ import pytest
 
 import medusa as md
 from medusa.errors import LinkError
-from tests.system.nodes import AGAIN, eventually, until
+from tests.system.nodes import AGAIN, DEADLINE_S, eventually, until
 from tests.system.stream_market import Market, asked, contract_of
 
 pytestmark = pytest.mark.system
@@ -69,7 +69,7 @@ class Flow:
 
     def until(self, condition, what):
         """Publish until something is so."""
-        return until(lambda: self.some() and condition(), what=what, every_s=0.05)
+        return until(lambda: self.some() and condition(), what=what, every_s=0.05, deadline_s=3 * DEADLINE_S)
 
 
 def test_a_planned_move_goes_at_its_signal_and_comes_home_at_the_next(market, record_property):

@@ -67,7 +67,7 @@ def test_a_reader_switches_at_the_same_row_and_pays_the_other_one(market):
             until(lambda: contract_of(acme) and contract_of(carol, "cars2"), what="contracts count")
             until(lambda: contract_of(bigco) and contract_of(bigco, "cars2"), what="contracts count")
             bigco.deploy(counting(stream_of(bigco).select("ts", "v")))
-            with bigco.subscribe("counting.out", from_="oldest", timeout="60s") as trains:
+            with bigco.subscribe("counting.out", from_="oldest", timeout="180s") as trains:
                 until(lambda: contract_of(bigco)["owed_micro"] > 0, what="rows of acme are paid")
                 assert read_from(bigco) == ["shop"]
                 market.configure("shop", SUGGESTS)

@@ -298,7 +298,8 @@ class ProcessBox(Operator):
             return None
         if self._grows:
             self._sized += state._recount()
-        self._states.keep(key, state)
+        if state._number < 0:
+            self._states.keep(key, state)
         return state
 
     def _call_rows(self, key: Any, state: KeyState, step: _Step, start: int, stop: int) -> str | None:

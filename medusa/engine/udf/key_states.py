@@ -83,15 +83,15 @@ class KeyStates:
 
     def touch(self, state: KeyState) -> None:
         """Fields or timers of the state of a key are about to change."""
-        copy = self._copy() if self._copy is not None else None
+        if self._copy is None:
+            return  # nobody asked for them so far, so that nobody asks what changed
+        copy = self._copy()
         number, first = state._number, len(copy.rows) if copy is not None else 0
         if self._slots.touch_one(number, first) and copy is not None:
             copy.keep(lambda: [self._kept_row(number)])
 
     def keep(self, key: Any, state: KeyState) -> None:
-        """A key has this state, from now on or still."""
-        if state._number >= 0:
-            return
+        """A key has this state from now on."""
         if len(self._held) > 2 * len(self._states) + SPARE and not self._slots.copying:
             self._renumber()
         self._slots.open_one(len(self._held), 0)

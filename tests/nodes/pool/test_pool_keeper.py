@@ -262,3 +262,21 @@ def test_a_node_that_ended_with_something_is_started_again() -> None:
     [act] = keeper.look(0, PoolView(statuses=[gate(0)], placed={"q/w-2": ["s2"]}))
     assert (act.what, act.node) == ("acquire", "s2")
     assert act.why == "fragment q/w-2 is there, and it isn't up"
+
+
+def test_what_comes_just_as_a_node_should_go_keeps_it() -> None:
+    """Between the look by which it should go and its end it is asked once more, and has something by then."""
+    market = Market(Random(1))
+    market.wanted = 1
+    market.turns(100)
+    market.wanted = 0
+    market.turns(30)
+    assert [act.what for act in market.acts] == ["acquire"]
+    market.wanted = 1
+    market.turn(late=True)
+    assert [act.what for act in market.acts] == ["acquire", "release"]
+    assert market.held == {"s1"}
+    assert market.states()["s1"] == "up"
+    market.wanted = 0
+    market.turns(60)
+    assert market.states()["s1"] == "absent", "later it goes all the same"

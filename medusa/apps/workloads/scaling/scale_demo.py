@@ -93,10 +93,13 @@ def run_demo(options: ScaleDemoOptions, *, as_json: bool = False) -> bool:
     )
 
 
-def node_config(name: str, addresses: Mapping[str, str]) -> str:
+def node_config(name: str, addresses: Mapping[str, str], *, scale: str = SCALE) -> str:
     """The TOML of a node; JSON's quoting of text, and its lists, are TOML's too.
 
     Spare nodes stand in ``[peers]`` like the others, and in ``[scale]`` of the one that coordinates.
+
+    Args:
+        scale: that table; empty: nothing is split by itself.
     """
     peers = [f"{peer} = {json.dumps(address)}" for peer, address in addresses.items() if peer != name]
     lines = [
@@ -109,8 +112,9 @@ def node_config(name: str, addresses: Mapping[str, str]) -> str:
         "\n[peers]",
         *peers,
     ]
-    scale = f"{SCALE}nodes = {json.dumps([of.TOLL, *of.SPARES])}\n" if name == of.GATE else ""
-    return "\n".join(lines) + "\n" + scale
+    spread = [each for each in addresses if each != of.GATE]
+    rules = f"{scale}nodes = {json.dumps(spread)}\n" if scale and name == of.GATE else ""
+    return "\n".join(lines) + "\n" + rules
 
 
 def ran(options: ScaleDemoOptions, screen: DemoScreen) -> ScaleOutcome:
@@ -143,7 +147,12 @@ class _Result:
 
 
 class ScaleRun:
-    """One run over nodes that listen."""
+    """One run over nodes that listen.
+
+    Args:
+        by_hand: nodes of the parts in which the box is split before the first row; empty: it is whole.
+        until_one: the load stays low, once it has fallen, until the box is one again.
+    """
 
     def __init__(
         self,
@@ -153,8 +162,11 @@ class ScaleRun:
         *,
         screen: DemoScreen,
         interruption: Interruption,
+        by_hand: Sequence[str] = (),
+        until_one: bool = True,
     ) -> None:
         self._nodes, self._load, self._cost = nodes, load, cost
+        self._by_hand, self._waits_for_one = by_hand, until_one
         self._screen = screen
         self._progress = ScaleProgress(load.seconds)
         self._crew = Crew(screen, self._progress, interruption)
@@ -208,7 +220,8 @@ class ScaleRun:
         publishes = self._crew.start(self._publish, publisher)
         self._crew.start(self._look, looker)
         self._crew.sleep_until(time.perf_counter() + self._load.seconds, LOOK_EVERY_S)
-        self._until_one()
+        if self._waits_for_one:
+            self._until_one()
         self._crew.end()
         # On a busy machine it takes as long as it takes, while rows come.
         self._crew.result(reads, "no row of the result", TIMEOUT_S, came=lambda: self._progress.results)
@@ -226,6 +239,9 @@ class ScaleRun:
         self._crew.result(self._crew.start(met), "the nodes don't hear each other", TIMEOUT_S)
         deploys = partial(client.deploy, of.query(self._cost), at=of.AT)
         self._crew.result(self._crew.start(deploys), "no answer", TIMEOUT_S)
+        if self._by_hand:
+            splits = partial(client.split, f"{of.QUERY}/{of.BOX}", len(self._by_hand), self._by_hand)
+            self._crew.result(self._crew.start(splits), "the box isn't split", TIMEOUT_S)
         most = self._load.peak * self._cost.us / 1e6
         self._screen.say(
             f"each car costs {self._cost.text} (artificial): at the peak, {self._load.peak:,} cars a second, "
@@ -303,10 +319,10 @@ class ScaleRun:
         due_s = 0.0
         while not self._crew.pause(LOOK_EVERY_S):
             with contextlib.suppress(LinkError):  # One that is busy may not answer in time.
-                scaling = client.status()["queries"][of.QUERY]["scaling"]
-                for act in self._acts.take(self._since(), scaling):
-                    self._note(act)
-                self._progress.waits_for(scaling["waits_for"])
+                if scaling := client.status()["queries"][of.QUERY].get("scaling"):
+                    for act in self._acts.take(self._since(), scaling):
+                        self._note(act)
+                    self._progress.waits_for(scaling["waits_for"])
                 if self._since() >= due_s:
                     statuses = client.statuses(all=True)
                     self._seen(statuses)
