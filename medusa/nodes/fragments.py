@@ -103,14 +103,15 @@ class Fragments:
 
     def counted(self, now_us: int, fragment: str, counts: Mapping[str, Any]) -> bool:
         """What the boxes of a fragment count now; whether there may be something to do at another time."""
-        self.counts[fragment] = counts
-        self._loads.told(now_us, fragment, counts["boxes"])
+        # What boxes take of processors is told as loads alone.
+        self.counts[fragment] = {name: count for name, count in counts.items() if name != "cpu_us"}
+        self._loads.told(now_us, fragment, counts["boxes"], counts.get("cpu_us"))
         queued = sum(box["queue_bytes"] for box in counts["boxes"].values())
         return self.running[fragment].weighed(now_us, counts["state_bytes"] + queued)
 
     def counted_beside(self, now_us: int, fragment: str, counts: Mapping[str, Any]) -> None:
         """The same of one that doesn't run here, but is followed."""
-        self._loads.told_followed(now_us, fragment, counts["boxes"])
+        self._loads.told_followed(now_us, fragment, counts["boxes"], counts.get("cpu_us"))
 
     # --- room -----------------------------------------------------------------------------------
 

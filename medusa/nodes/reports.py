@@ -72,14 +72,19 @@ class Stats:
     counts: Mapping[str, Any]
 
     @classmethod
-    def of(cls, name: str, fragment: Fragment) -> Stats:
-        """As they are now; only the engine's thread may ask."""
+    def of(cls, name: str, fragment: Fragment, cpu_us: int | None = None) -> Stats:
+        """As they are now; only the engine's thread may ask.
+
+        Args:
+            cpu_us: CPU time that its elements have taken; None: it can't be told.
+        """
         boxes = fragment.boxes.values()
         counts = {
             # Those that another fragment judged it has counted.
             "late": sum(box.late for box in fragment.sources.values() if not box.spec.judged),
             "dead": sum(box.dead for box in boxes),
             "state_bytes": sum(box.state_bytes() for box in boxes),
+            "cpu_us": cpu_us,
             "boxes": {figures.pop("box"): figures for figures in fragment.figures()},
         }
         return cls(name, counts)

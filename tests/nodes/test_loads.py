@@ -359,8 +359,9 @@ def test_what_a_node_stands_by_for_is_measured_apart_and_forgotten():
         now_us = second * SECOND_US
         node.loads.told_followed(now_us, "other/box", figures_of(second * 200_000, second))
         node.loads.tick(now_us, ())
-    assert node.loads.followed_share(["other/box"]) == pytest.approx(0.2)
-    assert node.loads.followed_share(["another/box"]) == 0
+    assert node.loads.followed_cores() == pytest.approx(0.2)
+    assert node.loads.followed_cores(["another/box"]) == pytest.approx(0.2)
+    assert node.loads.followed_cores(["other/box"]) == 0
     assert node.loads.fragment("other/box") is None
     node.loads.tick(60 * SECOND_US, ())
-    assert node.loads.followed_share(["other/box"]) == 0
+    assert node.loads.followed_cores() == 0

@@ -46,14 +46,16 @@ def test_what_is_said_counts_and_the_rest_is_as_documented():
         policy=MarketPolicyRules(),
         keep_us=600_000_000,
         hold_us=60_000_000,
+        tolerance=0.2,
         shadow=False,
     )
-    more = WHOLE.replace('"0.02"}', '"0.02", load = 0.5}\nshadow = true\nkeep = "1min"\nhold = "5s"')
+    fields = 'shadow = true\nkeep = "1min"\nhold = "5s"\ntolerance = 0.5'
+    more = WHOLE.replace('"0.02"}', f'"0.02", load = 0.5}}\n{fields}')
     more += '[market.policy]\nprefer = ["bob"]\navoid = ["eve"]\nshed_first = ["a/*"]\nnever_move = ["b/*"]\n'
     market = parse(more).market
     assert market is not None
     assert (market.shadow, market.keep_us, market.cost.load) == (True, 60_000_000, 0.5)
-    assert market.hold_us == 5_000_000
+    assert (market.hold_us, market.tolerance) == (5_000_000, 0.5)
     assert market.policy == MarketPolicyRules(
         prefer=("bob",), avoid=("eve",), shed_first=("a/*",), never_move=("b/*",)
     )

@@ -65,7 +65,12 @@ def rows_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
         load = measured(self, name)
         return load and msgspec.structs.replace(load, busy_share=load.rows_in_per_s * ROW_S)
 
+    def cpu_cores(self: NodeLoads, name: str) -> float | None:
+        load = fragment(self, name)
+        return None if load is None else load.busy_share
+
     monkeypatch.setattr(NodeLoads, "fragment", fragment)
+    monkeypatch.setattr(NodeLoads, "cpu_cores", cpu_cores)
 
 
 class Overflowing:

@@ -196,6 +196,40 @@ def test_the_last_figures_are_told_whatever_the_engine_does_after_the_last_rows(
         assert sum(box["rows_in"] for box in last[name]["boxes"].values()) > 0
 
 
+def test_the_cpu_time_of_elements_is_told_where_the_worker_knows_it() -> None:
+    """Not the time in which others have the processor, nor what checkpoints take: that is nobody's rows."""
+    core, good = cut()
+    workers = {}
+    times: dict[str, int | None] = {"cpu": 0}
+
+    class Counted(InLine):
+        def cpu_us(self) -> int | None:  # type: ignore[override]
+            """Each look takes 5 us."""
+            if times["cpu"] is not None:
+                times["cpu"] += 5
+            return times["cpu"]
+
+    def worker(name: str) -> InLine:
+        return workers.setdefault(name, Counted(name))
+
+    def told() -> list[int | None]:
+        workers["medusa-engine"].work()
+        return [each.counts["cpu_us"] for each in host.finished() if isinstance(each, Stats)]
+
+    host = EngineHost(Disk("d"), Clock(), wake=lambda: None, worker=worker)
+    host.open("f", core)
+    host.run(RunFragment(fragment="f", stream="in0", element=good))
+    one = told()[-1]
+    assert one is not None
+    assert 0 < one < times["cpu"]
+    host.persist(Persist(token=1, fragment="f"))
+    host.run(RunFragment(fragment="f", stream="in0", element=good))
+    assert told()[-1] == 2 * one
+    times["cpu"] = None
+    host.run(RunFragment(fragment="f", stream="in0", element=good))
+    assert told()[-1] is None
+
+
 def test_a_late_row_counts_once_in_however_many_fragments_it_is() -> None:
     """One of 3 rows is late; a node with all three fragments said that 3 were."""
     schema = {"ts": "timestamp[us, UTC]", "v": "int64"}

@@ -19,14 +19,15 @@ class Backoff:
         self._first_us, self._most_us, self._pick = first_us, most_us, pick
         self._rests: dict[Hashable, tuple[int, int]] = {}
 
-    def failed(self, now_us: int, about: Hashable, *, first_us: int = 0) -> int:
+    def failed(self, now_us: int, about: Hashable, *, first_us: int = 0, most_us: int = 0) -> int:
         """It rests from now on; until when.
 
         Args:
             first_us: the first rest, where it is longer than that of others.
+            most_us: the longest one, where it is shorter; the next one is no longer than twice that.
         """
-        first_us = max(first_us, self._first_us)
-        delay_us = max(min(self._rests.get(about, (0, first_us // 2))[1] * 2, self._most_us), first_us)
+        first_us, most_us = max(first_us, self._first_us), min(most_us or self._most_us, self._most_us)
+        delay_us = max(min(self._rests.get(about, (0, first_us // 2))[1] * 2, most_us), first_us)
         until_us = now_us + delay_us + self._pick(delay_us // 2 + 1)
         self._rests[about] = (until_us, delay_us)
         return until_us

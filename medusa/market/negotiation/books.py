@@ -145,6 +145,7 @@ class GuestTask(TakenFigures):
     Attributes:
         seen: as it was measured here last; None: not yet.
         seen_us: when that was.
+        settled: it was measured for long enough; until then it counts for no less than was said.
         leaving: the code, once it goes back.
         text: and the reason.
         handed: its driver was told to give it back; it may still wait for its return from who has it.
@@ -153,6 +154,7 @@ class GuestTask(TakenFigures):
 
     seen: TradedTask | None = None
     seen_us: int = 0
+    settled: bool = False
     leaving: str = ""
     text: str = ""
     handed: bool = False
@@ -167,8 +169,9 @@ class GuestTask(TakenFigures):
         """Units a second for which it pays: the rows that come, each as was agreed."""
         return self.now.rows_per_s_milli / 1e3 * self.nano / NANO
 
-    def measured(self, now_us: int, task: TradedTask) -> None:
+    def measured(self, now_us: int, task: TradedTask, settle_us: int) -> None:
         self.seen, self.seen_us = task, now_us
+        self.settled = now_us - self.since_us >= settle_us
 
     def leave(self, code: str, text: str) -> None:
         self.leaving, self.text = code, text
@@ -346,8 +349,11 @@ class LoadBooks:
                 use = use.plus(_sum_of(task for name, task in room.tasks.items() if name not in self._tasks))
         for guest in self.guests.values():
             name = guest.task.name
-            if not guest.virtual and name not in self._tasks and (name, False) not in self.away:
+            here = self._tasks.get(name)
+            if not guest.virtual and here is None and (name, False) not in self.away:
                 use = use.plus(guest.task.use)
+            elif not guest.virtual and here is not None and not guest.settled:
+                use = use.plus(_beyond(guest.task.use, here.use))
         for (name, shadow), away in self.away.items():
             if not shadow and away.recalled and name not in self._tasks:
                 use = use.plus(away.now.use)
@@ -443,6 +449,14 @@ def kept_deal(part: Part, taken: TakenFigures, back: str) -> KeptDeal:
         nano=taken.nano,
         since_us=taken.since_us,
         back=back,
+    )
+
+
+def _beyond(said: ResourceUse, measured: ResourceUse) -> ResourceUse:
+    """What was said and isn't measured."""
+    return ResourceUse(
+        cpu_cores=max(said.cpu_cores - measured.cpu_cores, 0.0),
+        bytes_per_s=max(said.bytes_per_s - measured.bytes_per_s, 0.0),
     )
 
 

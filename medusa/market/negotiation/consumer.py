@@ -43,6 +43,10 @@ _S, _E = NegotiationState, NegotiationEvent
 ENDED_MAX = 1_024
 """So many negotiations that are over are remembered, so that what comes late is answered."""
 
+BUSY_US = 4_000_000
+"""Who has another move under way is asked again after so long at most: that says nothing of price or room.
+Too small: partners that trade much are asked for nothing; too large: who waits never meets it free."""
+
 ASKING = (_S.REQUESTED, _S.OFFERED, _S.ACCEPTED)
 _WITHIN_MAX_US = 3_600_000_000
 
@@ -486,9 +490,14 @@ class LoadConsumer:
 
     def _refused(self, now_us: int, purchase: Purchase, code: str) -> None:
         """Raise the price, or let the contract rest."""
-        dear = code == TradeReason.TOO_DEAR.value
-        if not dear or not self._prices.refused(now_us, purchase.signed, purchase.price_micro):
-            self._rests.failed(now_us, purchase.signed.key)
+        signed, dear = purchase.signed, code == TradeReason.TOO_DEAR.value
+        if code == TradeReason.BUSY.value:
+            self._rests.failed(now_us, signed.key, most_us=BUSY_US)
+        elif not dear or not self._prices.refused(now_us, signed, purchase.price_micro):
+            self._rests.failed(now_us, signed.key)
+            if dear or code == TradeReason.FULL.value:
+                least = min(signed.units_per_s(task) for task in purchase.tasks.values())
+                self._prices.has_no_room(signed, round(least * 1_000))
 
     # --- what the driver says -------------------------------------------------------------------
 

@@ -86,10 +86,10 @@ class GuestKeeper:
                 continue
             task = self._books.task(name)
             if task is not None:
-                guest.measured(now_us, task)
+                guest.measured(now_us, task, self._settings.settle_us)
                 self._judge_guest(now_us, guest, task)
             elif (name, False) in self._books.away:
-                guest.measured(now_us, guest.now)
+                guest.measured(now_us, guest.now, self._settings.settle_us)
             elif now_us - guest.seen_us >= self._settings.absent_us:
                 self._effects.say(guest.partner, guest.ended(TradeReason.GONE.value))
                 self._log.note_task(now_us, "ended", guest, TradeReason.GONE.value)

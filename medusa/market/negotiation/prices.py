@@ -27,6 +27,7 @@ class PriceBoard:
         self._memory_us, self._steps = memory_us, steps
         self._heard: dict[tuple[str, str], _Heard] = {}
         self._learnt: dict[tuple[str, str], tuple[int, int]] = {}
+        self._too_large: dict[tuple[str, str], int] = {}
 
     def step(self, signed: SignedContract) -> int:
         return max(signed.contract.range_micro // self._steps, 1)
@@ -54,9 +55,15 @@ class PriceBoard:
         return heard.units_per_s_milli if heard is not None and fresh else None
 
     def heard(self, now_us: int, signed: SignedContract, price_micro: int, units_per_s_milli: int) -> bool:
-        """A heartbeat came; whether it is good news: cheaper, or room where there was none."""
+        """A heartbeat came; whether it is good news: cheaper, or room where there was none, or too little of
+        it for what was asked for."""
         before = self._heard.get(signed.key)
         self._heard[signed.key] = _Heard(price_micro, units_per_s_milli, now_us)
+        wanted = self._too_large.get(signed.key)
+        if wanted is not None and units_per_s_milli >= wanted:
+            del self._too_large[signed.key]
+            if before is None or before.units_per_s_milli < wanted:
+                return True
         if before is not None and (before.price_micro, before.units_per_s_milli > 0) == (
             price_micro,
             units_per_s_milli > 0,
@@ -78,6 +85,10 @@ class PriceBoard:
         self._learnt[signed.key] = higher, now_us
         return price_micro < most
 
+    def has_no_room(self, signed: SignedContract, units_per_s_milli: int) -> None:
+        """It didn't take what is so large, at whatever price: room for that is news."""
+        self._too_large[signed.key] = units_per_s_milli
+
     def forgets_at_us(self, now_us: int, signed: SignedContract) -> int | None:
         """When what was learnt of its price counts no more; None: nothing does."""
         learnt = self._learnt.get(signed.key)
@@ -87,3 +98,4 @@ class PriceBoard:
     def forget(self, signed: SignedContract) -> None:
         self._heard.pop(signed.key, None)
         self._learnt.pop(signed.key, None)
+        self._too_large.pop(signed.key, None)

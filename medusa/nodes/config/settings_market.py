@@ -115,6 +115,11 @@ class MarketRules:
     """So long a fragment stays where it went or came to, unless that is too full. Too small: fragments go to
     and fro, and each way costs; too large: what is cheaper at home comes home late."""
 
+    tolerance: float = share(0.2, 0, 10)
+    """By so much a row of a guest may take more here than its owner said; beyond it the guest goes home, and
+    nothing is taken from its owner for `hold`. Too small: on a machine that is slower than the owner's, or
+    that others use as well, guests go home again; too large: so much work isn't paid for."""
+
     shadow: bool = flag(False)
     """The node offers and takes nothing; status says what it would offer. What is away already stays there
     until it comes home."""

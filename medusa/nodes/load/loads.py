@@ -41,6 +41,9 @@ counts once peers have heard that it is there. Too large: what is held at home i
 HEARD_US = 10_000_000
 """What a peer said counts so long; it says it every second while it is there."""
 
+LEAST_ON_PROCESSOR = 0.02
+"""Who has less of a processor has too much to do, however little that is."""
+
 CAUSES_MAX = 5
 SHARE_OF_CAUSES = 0.8
 """Boxes are named as causes until they make up so much of what all of them take."""
@@ -74,11 +77,13 @@ class _Fragment:
         self._smoothed = Smoothed(half_life_us)
         self._since_us: int | None = None
 
-    def note(self, now_us: int, figures: Figures) -> None:
+    def note(self, now_us: int, figures: Figures, cpu_us: int | None) -> None:
+        """Take note of what its boxes count, and of the CPU time of all; None: as long as they were busy."""
         names = ("rows_in", "rows_out", "busy_us")
         if self._since_us is None:
             self._since_us = now_us
-        self._smoothed.note(now_us, [each[name] for each in figures.values() for name in names])
+        counts = [each[name] for each in figures.values() for name in names]
+        self._smoothed.note(now_us, [*counts, sum(counts[2::3]) if cpu_us is None else cpu_us])
 
     @property
     def _rates(self) -> list[float] | None:
@@ -99,9 +104,15 @@ class _Fragment:
         rates = self._rates
         if rates is None:
             return None
-        came = sum(rate for rate, kind in zip(rates[::3], self._kinds, strict=True) if kind == "source")
-        left = sum(rate for rate, kind in zip(rates[::3], self._kinds, strict=True) if kind == "sink")
-        return _load(came, left, sum(rates[2::3]))
+        *of_boxes, _ = rates
+        came = sum(rate for rate, kind in zip(of_boxes[::3], self._kinds, strict=True) if kind == "source")
+        left = sum(rate for rate, kind in zip(of_boxes[::3], self._kinds, strict=True) if kind == "sink")
+        return _load(came, left, sum(of_boxes[2::3]))
+
+    def cpu_cores(self) -> float | None:
+        """CPU time a second; None: unknown yet."""
+        rates = self._rates
+        return None if rates is None else rates[-1] / 1e6
 
 
 def _load(came: float, left: float, busy_us: float) -> SmoothedLoad:
@@ -133,9 +144,15 @@ class NodeLoads:
         self._fragments: dict[str, _Fragment] = {}
         self._figures: dict[str, Figures] = {}
         self._told_us: dict[str, int] = {}
+        self._cpu_us: dict[str, int | None] = {}
         self._followed: dict[str, tuple[int, _Fragment]] = {}
         self.usage: Usage | None = None
         self._process = Smoothed(self._rules.half_life_us)
+        self._told_took: dict[str, tuple[int, int]] = {}
+        """Fragment -> for how long its boxes had been busy, and their CPU time, when that was told last."""
+        self._busy_us = self._boxes_cpu_us = 0
+        """The same of all that ran here, also of fragments that are gone: so what the process takes beside
+        them doesn't jump as one comes or goes."""
         self._overloads = {"cpu": Overload(self._rules)}
         self._overloads |= {f"link {peer}": Overload(self._rules) for peer in self._rules.bandwidth}
         self._look_at_us = self._say_at_us = -(1 << 62)
@@ -151,27 +168,45 @@ class NodeLoads:
 
     # --- what comes -----------------------------------------------------------------------------
 
-    def told(self, now_us: int, fragment: str, figures: Figures) -> None:
-        """The engine counts this at each box of a fragment now."""
+    def told(self, now_us: int, fragment: str, figures: Figures, cpu_us: int | None = None) -> None:
+        """The engine counts this at each box of a fragment now.
+
+        Args:
+            cpu_us: CPU time of all of them; None: it can't be told, and they are taken to have had a
+                processor for as long as they were busy.
+        """
+        self._count_boxes(fragment, figures, cpu_us)
         self._figures[fragment] = figures
+        self._cpu_us[fragment] = cpu_us
         self._told_us[fragment] = now_us
         if fragment not in self._fragments:  # What it counts from now on is what it has done since.
             self._look_at(now_us, fragment, figures)
 
-    def told_followed(self, now_us: int, fragment: str, figures: Figures) -> None:
+    def told_followed(self, now_us: int, fragment: str, figures: Figures, cpu_us: int | None = None) -> None:
         """The same of one that doesn't run here: this node stands by for it."""
+        self._count_boxes(fragment, figures, cpu_us)
         _, followed = self._followed.get(fragment, (0, None))
         if followed is None or followed.boxes != tuple(figures):
             followed = _Fragment(figures, self._rules.half_life_us)
-        followed.note(now_us, figures)
+        followed.note(now_us, figures, cpu_us)
         self._followed[fragment] = now_us, followed
+
+    def _count_boxes(self, fragment: str, figures: Figures, cpu_us: int | None) -> None:
+        busy_us = sum(each["busy_us"] for each in figures.values())
+        took = busy_us, busy_us if cpu_us is None else cpu_us
+        before = self._told_took.get(fragment, took)
+        busy_more_us, cpu_more_us = (
+            new - old if new >= old else new for new, old in zip(took, before, strict=True)
+        )
+        self._busy_us, self._boxes_cpu_us = self._busy_us + busy_more_us, self._boxes_cpu_us + cpu_more_us
+        self._told_took[fragment] = took
 
     def used(self, now_us: int, usage: Usage) -> None:
         """The process has used so much."""
         self._say_held(usage.held, None if self.usage is None else self.usage.held)
         self.usage = usage
         engine_us = 0 if usage.engine_us is None else usage.engine_us
-        self._process.note(now_us, (usage.cpu_us, engine_us))
+        self._process.note(now_us, (usage.cpu_us, engine_us, self._busy_us, self._boxes_cpu_us))
 
     def _say_held(self, held: EngineHeld | None, before: EngineHeld | None) -> None:
         """Once for each time: all fragments here wait meanwhile."""
@@ -224,7 +259,7 @@ class NodeLoads:
 
     def _look(self, now_us: int) -> None:
         for name in [name for name in self._figures if name not in self._hosted]:
-            del self._figures[name], self._told_us[name]
+            del self._figures[name], self._told_us[name], self._cpu_us[name]
             self._fragments.pop(name, None)
         for name, figures in self._figures.items():
             self._look_at(now_us, name, figures)
@@ -232,6 +267,9 @@ class NodeLoads:
         for name, (told_us, _) in list(self._followed.items()):
             if name in self._hosted or now_us - told_us > HEARD_US:
                 del self._followed[name]
+        for name in [name for name in self._told_took if name not in self._figures]:
+            if name not in self._followed:
+                del self._told_took[name]
         self.links.look(now_us, self._hosted.values())
         for peer in [peer for peer, (at_us, _) in self.peers.items() if now_us - at_us > HEARD_US]:
             del self.peers[peer]
@@ -248,7 +286,7 @@ class NodeLoads:
         hosted, told_us = self._hosted[name], self._told_us[name]
         # While the engine is at work its last figures are those of that moment; what it does now is told
         # when it has done it. At rest they hold.
-        fragment.note(told_us if hosted.under_way else now_us, figures)
+        fragment.note(told_us if hosted.under_way else now_us, figures, self._cpu_us[name])
 
     # --- what is known ----------------------------------------------------------------------------
 
@@ -258,10 +296,24 @@ class NodeLoads:
         loads = [load for each in self._fragments.values() if (load := each.load()) is not None]
         return sum(load.busy_share for load in loads) if loads else None
 
-    def followed_share(self, fragments: Collection[str]) -> float:
-        """Of all boxes of those of these fragments that this node follows, together."""
-        loads = (each.load() for name, (_, each) in self._followed.items() if name in fragments)
-        return sum(load.busy_share for load in loads if load is not None)
+    def followed_cores(self, without: Collection[str] = ()) -> float:
+        """CPU time a second of the fragments that this node follows, but these, together."""
+        found = (each.cpu_cores() for name, (_, each) in self._followed.items() if name not in without)
+        return sum(cores for cores in found if cores is not None)
+
+    @property
+    def on_processor(self) -> float:
+        """Of the time that boxes take, the share in which the engine's thread has a processor; else it waits
+        for one, since other threads and processes have them. 1 where that can't be told."""
+        rates = self._process.rates
+        share = None if rates is None else ratio(rates[3], rates[2])
+        return 1.0 if share is None else min(max(share, LEAST_ON_PROCESSOR), 1.0)
+
+    @property
+    def beside_cores(self) -> float | None:
+        """CPU time per second that the process takes beside all boxes; None: unknown."""
+        rates = self._process.rates
+        return None if rates is None else max(rates[0] - rates[3], 0.0) / 1e6
 
     @property
     def engine_share(self) -> float | None:
@@ -298,6 +350,11 @@ class NodeLoads:
         """None: unknown yet; so of all."""
         found = self._fragments.get(name)
         return None if found is None else found.load()
+
+    def cpu_cores(self, fragment: str) -> float | None:
+        """CPU time a second of all boxes of a fragment."""
+        found = self._fragments.get(fragment)
+        return None if found is None else found.cpu_cores()
 
     def boxes(self, fragment: str) -> dict[str, SmoothedLoad]:
         """By id; empty: unknown yet."""

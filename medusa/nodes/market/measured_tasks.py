@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from medusa.market.work import ResourceUse, TradedTask
-from medusa.nodes.load.loads import Usage
 from medusa.nodes.market.tasks_port import HostedGuest
 from medusa.wire.status_and_metrics import SmoothedLoad
 
@@ -45,12 +44,14 @@ class KnownLoads(Protocol):
     """What is asked of ``NodeLoads``."""
 
     @property
-    def usage(self) -> Usage | None: ...
+    def on_processor(self) -> float: ...
 
     @property
-    def cpu_share(self) -> float | None: ...
+    def beside_cores(self) -> float | None: ...
 
-    def followed_share(self, fragments: Collection[str]) -> float: ...
+    def followed_cores(self, without: Collection[str] = ()) -> float: ...
+
+    def cpu_cores(self, fragment: str) -> float | None: ...
 
     def fragment(self, name: str) -> SmoothedLoad | None: ...
 
@@ -84,7 +85,8 @@ class AwayRates:
 
 
 class MeasuredTasks:
-    """Measures what runs here.
+    """Measures what runs here: by CPU time, so that it's the same at an owner who has processors to himself
+    and at one who shares them.
 
     Args:
         own: our participant.
@@ -105,18 +107,23 @@ class MeasuredTasks:
         self._last = {each.name: each for each in tasks}
         return tasks
 
-    def idle(self, tasks: Iterable[TradedTask], coming: Collection[str]) -> ResourceUse:
-        """What the process takes beside them.
+    def idle(self, coming: Collection[str]) -> ResourceUse:
+        """What the process takes beside all that runs here.
 
         Args:
             coming: guests that may come: one that is about to is followed here, and is in what was agreed.
         """
-        share, usage = self._loads.cpu_share, self._loads.usage
-        if share is None or usage is None or not self._in_process:
+        beside = self._loads.beside_cores
+        if beside is None or not self._in_process:
             return ResourceUse()
-        followed = self._loads.followed_share(coming)
-        beside = share * usage.cores - sum(each.use.cpu_cores for each in tasks) - followed
-        return ResourceUse(cpu_cores=max(round(beside / IDLE_STEP), 0) * IDLE_STEP)
+        beside += self._loads.followed_cores(coming)
+        return ResourceUse(cpu_cores=round(beside / IDLE_STEP) * IDLE_STEP)
+
+    @property
+    def on_processor(self) -> float:
+        """Of the time that tasks take, the share in which they have a processor; 1 for those that run
+        elsewhere."""
+        return self._loads.on_processor if self._in_process else 1.0
 
     def _task(self, fragment: str, owner: str) -> TradedTask:
         name, load = task_of(owner, fragment), self._loads.fragment(fragment)
@@ -125,7 +132,9 @@ class MeasuredTasks:
         # Of one to which nothing comes just now it is known what a row took.
         cpu_ns = 0 if before is None else before.cpu_ns_per_row
         if load is not None and rows_milli:
-            cpu_ns = round(load.busy_share * 1e12 / rows_milli)
+            # What runs elsewhere says itself for how long it was at work.
+            cores = self._loads.cpu_cores(fragment) if self._in_process else load.busy_share
+            cpu_ns = round((cores or 0.0) * 1e12 / rows_milli)
         if before is not None:
             rows_milli = _steady(before.rows_per_s_milli, rows_milli)
             cpu_ns = _steady(before.cpu_ns_per_row, cpu_ns)

@@ -16,11 +16,12 @@ from medusa.market.ledger.effects import StopWork
 from medusa.market.negotiation.effects import HandBack, HandOver, TradeEffect, TradeEffects
 from medusa.market.negotiation.kept import KeptDeal, KeptTrades, Part
 from medusa.market.negotiation.messages import LoadMessage
-from medusa.market.negotiation.settings import TradeSettings
+from medusa.market.negotiation.settings import PPM, TradeSettings
 from medusa.market.negotiation.trader import Trader
-from medusa.market.work import TradedTask
+from medusa.market.work import ResourceUse, TradedTask
 from medusa.nodes.config.settings_market import MarketRules, cost_function
 from medusa.nodes.deploy.admission import ClusterNow
+from medusa.nodes.market.contended_cost import ContendedCost
 from medusa.nodes.market.dice import Dice
 from medusa.nodes.market.measured_tasks import AwayRates, KnownLoads, MeasuredTasks, fragment_of, task_of
 from medusa.nodes.market.paid_tasks import PaidTasks
@@ -68,7 +69,7 @@ class TradedTasks:
     Attributes:
         trader: decides.
         policy: what may move at all.
-        used_cores: by all that runs here and the node itself, when it was looked last.
+        used_cores: that all that runs here and the node itself occupied when it was looked last.
         handed_over, came_home, lost, took, gave_back: tasks of ours that went, came home, and of these were
             taken over since their host was silent; guests that came, and that went. In this life.
     """
@@ -89,11 +90,20 @@ class TradedTasks:
         self._cluster = cluster
         self._effects = TradeEffects()
         self.policy = TaskPolicy(own, rules, stays=self._stays, takes_nothing=self._takes_nothing)
+        self._measured = MeasuredTasks(own, loads, in_process=cluster() is None)
+        self._idle = ResourceUse()
+        self._cost = ContendedCost(
+            cost_function(rules, self._overhead_us),
+            beside_cores=lambda: self._idle.cpu_cores,
+            on_processor=lambda: self._measured.on_processor,
+        )
         self.trader = Trader(
             own,
-            cost_function(rules, self._overhead_us),
+            self._cost,
             policy=self.policy,
-            settings=TradeSettings(capacity=rules.capacity, hold_us=rules.hold_us),
+            settings=TradeSettings(
+                capacity=rules.capacity, hold_us=rules.hold_us, tolerance_ppm=round(rules.tolerance * PPM)
+            ),
             effects=self._effects,
             pick=Dice(seed).pick,
         )
@@ -101,7 +111,6 @@ class TradedTasks:
         self.used_cores = 0.0
         self._own, self._rules = own, rules
         self._paid, self._moves, self._fragments, self._outbox = paid, moves, fragments, outbox
-        self._measured = MeasuredTasks(own, loads, in_process=cluster() is None)
         self._away_rates = AwayRates()
         self._time_us = 0
         self._up: dict[str, bool] = {}
@@ -364,8 +373,9 @@ class TradedTasks:
         away = self._moves.away()
         own = [name for name in self._fragments() if name not in away]
         tasks = self._measured.look(own, self._moves.guests())
-        idle = self._measured.idle(tasks, self._moves.permitted_in())
-        self.used_cores = idle.cpu_cores + sum(each.use.cpu_cores for each in tasks)
+        self._idle = idle = self._measured.idle(self._moves.permitted_in())
+        taken = idle.cpu_cores + sum(each.use.cpu_cores for each in tasks)
+        self.used_cores = self._cost.occupied(ResourceUse(cpu_cores=taken)).cpu_cores
         rates = self._away_rates.look(time_us, {name: each.row for name, each in away.items()})
         told = {task_of(self._own, name): rate for name, rate in rates.items()}
         self.trader.measured(time_us, tasks, idle, away=told)

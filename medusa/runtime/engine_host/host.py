@@ -493,6 +493,7 @@ class EngineHost:
                 done = run(rests)
             except DataError as error:
                 done, refused = True, str(error)
+            running.took(watch.took_cpu_us())
             if (held_us := watch.held_us()) is not None:
                 why = (
                     f"query {running.query!r} held the engine for {held_us / 1e6:.3g} s without a pause,"
@@ -559,7 +560,7 @@ class EngineHost:
         running = self._running.get(name)
         if running is not None and running.fragment is not None and not running.failed:
             running.told_counts(self._clock.monotonic_us())
-            self._tell(name, running.life, Stats.of(name, running.fragment))
+            self._tell(name, running.life, Stats.of(name, running.fragment, running.cpu_us))
 
     def _persist(self, effect: Persist) -> None:
         running = self._running.get(effect.fragment)

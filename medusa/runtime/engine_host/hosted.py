@@ -40,6 +40,7 @@ class HostedFragment:
     failed: bool = False
     stats_at_us: int = 0
     weigh_at_us: int = 0
+    cpu_us: int | None = 0
     holding: HeldRowsCount | None = None
     copied: BackgroundCopy | None = None
     needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -104,6 +105,10 @@ class HostedFragment:
     def weigh_again_at(self, us: int) -> None:
         """So long it isn't asked how much it holds."""
         self.weigh_at_us = us
+
+    def took(self, cpu_us: int | None) -> None:
+        """A slice of an element took so much CPU time; None: unknown, and so is that of all."""
+        self.cpu_us = None if cpu_us is None or self.cpu_us is None else self.cpu_us + cpu_us
 
     def told_counts(self, now_us: int) -> None:
         """Its counts were told."""

@@ -35,6 +35,11 @@ class SliceWatch:
         self._since_us = now_us
         return now_us >= self._began_us + SLICE_US or self._held_us is not None
 
+    def took_cpu_us(self) -> int | None:
+        """CPU time of the slice so far; None: unknown."""
+        now_us = self._thread_us()
+        return None if self._cpu_us is None or now_us is None else now_us - self._cpu_us
+
     def held_us(self) -> int | None:
         """The slice is done: how long it held the thread in a piece that took too long; None: none did."""
         self.ended()

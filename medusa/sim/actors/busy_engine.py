@@ -12,7 +12,7 @@ __all__ = ["BusyEngine"]
 
 
 class BusyEngine(EngineHost):
-    """Counts for each row that comes into a fragment so much time.
+    """Counts for each row that comes into a fragment so much time, which is its CPU time as well.
 
     Args:
         row_us: that each takes.
@@ -30,4 +30,4 @@ class BusyEngine(EngineHost):
             name: {**figures, "busy_us": figures["rows_in"] * self._row_us * (figures["kind"] == "source")}
             for name, figures in done.counts["boxes"].items()
         }
-        return replace(done, counts={**done.counts, "boxes": boxes})
+        return replace(done, counts={**done.counts, "boxes": boxes, "cpu_us": None})

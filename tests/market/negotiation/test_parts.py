@@ -34,6 +34,16 @@ def test_each_failure_in_a_row_doubles_the_rest_up_to_the_most():
     assert not rests.rests(0, "y")
 
 
+def test_who_is_busy_is_asked_again_soon_however_often_it_failed_before():
+    rests = Backoff(1 * S, 64 * S, lambda n: 0)
+    for _ in range(10):
+        rests.failed(0, "a")
+    assert rests.failed(0, "a", most_us=4 * S) == 4 * S
+    assert rests.failed(0, "a", most_us=4 * S) == 4 * S
+    assert rests.failed(0, "a") == 8 * S
+    assert rests.failed(0, "b", most_us=4 * S) == 1 * S
+
+
 def test_news_end_a_rest_but_not_the_row_of_failures():
     rests = Backoff(1 * S, 8 * S, lambda n: 0)
     rests.failed(0, "x")

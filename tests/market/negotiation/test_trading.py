@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from medusa.market.cost import PiecewiseCost
 from medusa.market.negotiation.messages import LoadAgreed, LoadEnded, LoadRequest, PriceSaid
 from medusa.market.negotiation.policies import OwnersPolicy
 from medusa.market.work import ResourceUse
@@ -298,6 +299,21 @@ def test_a_task_that_takes_more_than_was_said_goes_back_and_its_consumer_rests()
     assert net.books_agree() == []
 
 
+def test_a_guest_that_is_measured_low_at_first_leaves_no_room_for_another():
+    """Just after it came little may have flown: room that was promised to it isn't sold twice. Later what is
+    measured counts."""
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a", 0.2) for n in range(4)])
+    # Up to a quarter of a core costs it nothing, so that one of these fits and two don't.
+    net.join("b", PiecewiseCost(cpu=[(0, 0), (0.25, 0), (10, 10**9)]), settle_us=20 * S)
+    net.slowness = {f"a{n}": 0.1 for n in range(4)}
+    net.sign(contract("a", "b", 1_000_000))
+    net.run(15 * S)
+    assert len(at(net, "b")) == 1
+    net.run(60 * S)
+    assert len(at(net, "b")) > 1
+
+
 def test_within_the_tolerance_it_stays():
     net = Network()
     net.slowness = {"a0": 1.15}
@@ -345,6 +361,26 @@ def test_a_partner_that_does_not_answer_is_asked_ever_more_rarely():
     net.heal("a", "b")
     net.run(2_060 * S)
     assert at(net, "b") == ["a0", "a1"]
+
+
+def test_who_was_refused_asks_again_once_there_is_room_for_what_was_refused():
+    """Room grows little by little: the first of it is too small for the task, and the rest after a refusal
+    has become a long one by then."""
+    net = Network()
+    net.join(
+        "a", PiecewiseCost(cpu=[(0, 0), (0.4, 0), (10, 10**8)]), [task(f"a{n}", "a", 0.2) for n in range(3)]
+    )
+    net.join("b", PiecewiseCost(cpu=[(0, 0), (1.0, 0), (10, 10**8)]), [task("b0", "b", 1.2)])
+    net.sign(contract("a", "b", 1_000_000))
+    net.run(30 * S)
+    assert net.moves == []
+    for step in range(100):
+        net.tasks["b0"] = task("b0", "b", 1.1 - step / 400)
+        net.run(net.now_us + S)
+    assert net.moves == []
+    net.tasks["b0"] = task("b0", "b", 0.75)
+    net.run(net.now_us + 15 * S)  # A heartbeat and a half.
+    assert [each[1:4] for each in net.moves] == [("a0", "a", "b")]
 
 
 def test_one_that_is_known_to_be_away_is_not_asked():

@@ -29,7 +29,6 @@ from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings_market import CostRules, MarketPolicyRules, MarketRules
 from medusa.nodes.config.settings_security import PeerKey, Security
-from medusa.nodes.load.loads import Usage
 from medusa.nodes.market.node_market import NodeMarket
 from medusa.nodes.market.tasks_port import (
     FragmentAway,
@@ -203,11 +202,15 @@ class Loads:
 
     def __init__(self, world: Owners, node: str) -> None:
         self._world, self._node = world, node
-        self.usage = Usage(cpu_us=0, engine_us=None, memory_bytes=0, cores=1)
-        self.cpu_share: float | None = None
+        self.on_processor = 1.0
+        self.beside_cores: float | None = None
 
-    def followed_share(self, fragments: Collection[str]) -> float:
+    def followed_cores(self, without: Collection[str] = ()) -> float:
         return 0.0
+
+    def cpu_cores(self, fragment: str) -> float | None:
+        load = self.fragment(fragment)
+        return None if load is None else load.busy_share
 
     def fragment(self, name: str) -> SmoothedLoad | None:
         found = self._world.hosted(self._node).get(name)

@@ -31,7 +31,12 @@ def rows_take_time(monkeypatch):
         load = measured(self, name)
         return load and msgspec.structs.replace(load, busy_share=load.rows_in_per_s * ROW_S)
 
+    def cpu_cores(self, name):
+        load = fragment(self, name)
+        return load and load.busy_share
+
     monkeypatch.setattr(NodeLoads, "fragment", fragment)
+    monkeypatch.setattr(NodeLoads, "cpu_cores", cpu_cores)
 
 
 def rules(partner, node, unit_micro):

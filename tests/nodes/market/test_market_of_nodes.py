@@ -123,7 +123,12 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
             return None
         return SmoothedLoad(rows_in_per_s=6.0, busy_share=shares.get(name, 0.0))
 
+    def cpu_cores(self: NodeLoads, name: str) -> float | None:
+        load = measured(self, name)
+        return None if load is None else load.busy_share
+
     monkeypatch.setattr(NodeLoads, "fragment", measured)
+    monkeypatch.setattr(NodeLoads, "cpu_cores", cpu_cores)
     return shares
 
 

@@ -79,7 +79,7 @@ class Deal:
     consumer: str
     price: float
     width: float = 0.0
-    interval_s: int = 2
+    interval_s: int = 4
 
     @property
     def id(self) -> str:
@@ -89,10 +89,10 @@ class Deal:
 PRICE = 0.02
 LATE = "dave"
 TRADERS = {
-    "alice": TradingOwner(node="a", tasks=4, threshold=0.15, prefer=("bob",)),
-    "bob": TradingOwner(node="b", tasks=2, threshold=0.14),
-    "carol": TradingOwner(node="c", tasks=3, threshold=0.2),
-    LATE: TradingOwner(node="d", tasks=0, threshold=0.5, below=0.01, late=True),
+    "alice": TradingOwner(node="a", tasks=4, threshold=0.25, prefer=("bob",)),
+    "bob": TradingOwner(node="b", tasks=2, threshold=0.2),
+    "carol": TradingOwner(node="c", tasks=3, threshold=0.28),
+    LATE: TradingOwner(node="d", tasks=0, threshold=0.6, below=0.01, late=True),
 }
 """Thresholds are small, so that a laptop overloads all of them."""
 
@@ -110,6 +110,7 @@ class MarketNodes(OwnedNodes):
     Args:
         folder: for keys, contracts, configurations, state and logs; the caller removes it.
         hold: so long a task stays where it went; empty: as nodes do if nothing is said.
+        tolerance: by so much a row of a guest may take more than was said; 0: the same.
 
     Attributes:
         traders: by name; ``deals``: the contracts between them.
@@ -123,8 +124,10 @@ class MarketNodes(OwnedNodes):
         interruption: Interruption | None = None,
         *,
         hold: str = "",
+        tolerance: float = 0.0,
     ) -> None:
-        self.traders, self.deals, self._hold = dict(traders), tuple(deals), hold
+        self.traders, self.deals = dict(traders), tuple(deals)
+        self._hold, self._tolerance = hold, tolerance
         self._on_spark = {of.node: of for of in traders.values() if of.cluster}
         owners = {
             name: Owner(
@@ -196,6 +199,7 @@ class MarketNodes(OwnedNodes):
             f'\n[node]\ncapacity = "{of.capacity} cores"',
             f'\n[market]\ncontracts = "{CONTRACTS}-{owner}"\nkey = "{owner}.key"',
             *([f'hold = "{self._hold}"'] if self._hold else []),
+            *([f"tolerance = {self._tolerance}"] if self._tolerance else []),
             f"\n[market.cost]\n{of.cost}",
             *(f'\n[market.partners.{name}]\nnode = "{self.traders[name].node}"' for name in partners),
         ]

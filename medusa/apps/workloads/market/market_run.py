@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from medusa.runtime.client.federation import Federation
 
-__all__ = ["DemoMarketRun", "PlannedPhase"]
+__all__ = ["DemoMarketRun", "MarketNow", "PlannedPhase"]
 
 TICK_S = 0.2
 LOOK_EVERY_S = 0.1
@@ -52,6 +52,35 @@ BOOKED_S = 11.0
 """Beyond two intervals, until what was done last is signed by both."""
 
 
+PACED_S = 2.0
+"""So often the pace of the trace is changed where that is to reach a load: loads are told as means of some
+seconds, and a move takes one."""
+
+PACE_MIN, PACE_MAX = 0.5, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class MarketNow:
+    """What the nodes have said last.
+
+    Attributes:
+        where: task -> the owner at whose node it runs; one that has never moved isn't named.
+        used, thresholds: cores of each owner.
+    """
+
+    where: Mapping[str, str]
+    used: Mapping[str, float]
+    thresholds: Mapping[str, float]
+
+    def above(self, owner: str) -> bool:
+        return self.used.get(owner, 0.0) > self.thresholds[owner]
+
+    def away(self) -> list[tuple[str, str]]:
+        """Tasks that aren't at home: owner, and at whose node."""
+        pairs = ((task.partition("/")[0], at) for task, at in self.where.items())
+        return [(owner, at) for owner, at in pairs if owner != at]
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedPhase:
     """A phase to come.
@@ -59,15 +88,17 @@ class PlannedPhase:
     Attributes:
         paces: owner -> seconds of the trace a second, from now on; who isn't named goes on as before.
         starts: whether the late node starts.
-        until: it goes on, for ``more_s`` at most, until this is so of where tasks are: task -> owner.
+        until: it goes on, for ``more_s`` at most, until this is so.
+        paced: owner -> so much faster the trace goes by, every ``PACED_S`` until then.
     """
 
     name: str
     seconds: float
     paces: Mapping[str, float]
     starts: bool = False
-    until: Callable[[Mapping[str, str]], bool] = lambda where: True
+    until: Callable[[MarketNow], bool] = lambda now: True
     more_s: float = 0.0
+    paced: Callable[[MarketNow], Mapping[str, float]] = lambda now: {}
 
 
 class _Owner:
@@ -214,9 +245,7 @@ class DemoMarketRun:
                 self.crew.result(late, f"the node of {LATE} doesn't start", TIMEOUT_S)
                 self._late_up = True
             self.crew.sleep_until(time.perf_counter() + phase.seconds, LOOK_EVERY_S)
-            until_s = time.perf_counter() + phase.more_s
-            while time.perf_counter() < until_s and not phase.until(dict(self._where)):
-                self.crew.sleep_until(min(time.perf_counter() + LOOK_EVERY_S, until_s), LOOK_EVERY_S)
+            self._go_on(phase)
             self._phases.append(MarketPhase(phase.name, begin_s, self.since()))
         self._seconds = self.since()
         self._over.set()
@@ -228,6 +257,26 @@ class DemoMarketRun:
         booked_s = BOOKED_S + 2 * max(deal.interval_s for deal in self._nodes.deals)
         deadline = time.monotonic() + booked_s
         self.crew.wait(lambda: self._booked() or time.monotonic() > deadline, lambda: "", 2 * booked_s)
+
+    def _go_on(self, phase: PlannedPhase) -> None:
+        """Until what it waits for has come."""
+        now_s = time.perf_counter()
+        until_s, paced_s = now_s + phase.more_s, now_s
+        while now_s < until_s and not phase.until(now := self._now()):
+            if now_s >= paced_s:
+                paced_s += PACED_S
+                for name, factor in phase.paced(now).items():
+                    owner = self._owners[name]
+                    owner.goes_at(max(min(owner.pace * factor, PACE_MAX), PACE_MIN))
+            self.crew.sleep_until(min(now_s + LOOK_EVERY_S, until_s), LOOK_EVERY_S)
+            now_s = time.perf_counter()
+        if phase.more_s:
+            paces = ", ".join(f"{name} {owner.pace:.3g}" for name, owner in self._owners.items())
+            self._say(f"seconds of the trace a second: {paces}")
+
+    def _now(self) -> MarketNow:
+        used = {name: each.used for name, each in self.progress.owners.items()}
+        return MarketNow(dict(self._where), used, self.progress.thresholds)
 
     def outcome(self) -> MarketOutcome:
         """What was found."""
@@ -301,9 +350,11 @@ class DemoMarketRun:
         market, load = status["market"], status["load"]
         self._markets[name] = market
         away = {each["task"].partition("/")[2]: each["partner"] for each in market["away"]}
+        for each in market["decisions"]:
+            if each["step"] == "home":
+                self._recalled |= {task.partition("/")[2]: each["code"] for task in each["tasks"]}
         for each in market["away"]:
             task = each["task"].partition("/")[2]
-            self._recalled[task] = each["recalled"]
             self._prices[AgreedPrice(task, each["partner"], each["price_micro"])] = None
         guests = [each["task"].partition("/")[2] for each in market["guests"]]
         balance = sum(_booked_micro(each) * _sign(each) for each in market["contracts"])

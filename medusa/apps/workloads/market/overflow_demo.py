@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from medusa.apps.workloads.demos.screens import DemoScreen
 from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.market.market_outcome import MarketOutcome
 from medusa.apps.workloads.market.market_owners import Deal, MarketNodes, TradingOwner
-from medusa.apps.workloads.market.market_run import DemoMarketRun, PlannedPhase
+from medusa.apps.workloads.market.market_run import DemoMarketRun, MarketNow, PlannedPhase
 from medusa.apps.workloads.market.market_screen import draw, show_checks, show_seen
 from medusa.apps.workloads.market.overflow_outcome import ROOM_AGAIN, OverflowOutcome
 from medusa.apps.workloads.market.overflow_query import PAIRS
@@ -39,12 +38,12 @@ class OverflowOptions:
     keep: bool
 
 
-def _some_away(where: Mapping[str, str]) -> bool:
-    return any(who != ALICE for who in where.values())
+def _some_away(now: MarketNow) -> bool:
+    return bool(now.away())
 
 
-def _all_home(where: Mapping[str, str]) -> bool:
-    return not _some_away(where)
+def _all_home(now: MarketNow) -> bool:
+    return not _some_away(now)
 
 
 PHASES = (
