@@ -43,7 +43,7 @@ _S, _E = NegotiationState, NegotiationEvent
 ENDED_MAX = 1_024
 """So many negotiations that are over are remembered, so that what comes late is answered."""
 
-BUSY_US = 4_000_000
+BUSY_US = 16_000_000
 """Who has another move under way is asked again after so long at most: that says nothing of price or room.
 Too small: partners that trade much are asked for nothing; too large: who waits never meets it free."""
 
