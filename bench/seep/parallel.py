@@ -29,7 +29,7 @@ from bench.recovery.sheet import Sheet, good, milliseconds, spread, values
 from bench.seep import chain
 from bench.seep.chain import SCHEMES
 from bench.seep.published import Claim, Sketch
-from bench.seep.recovery import intervals_of
+from bench.seep.recovery import intervals_of, one_rate
 from bench.seep.shown import Row, curve, drawn, middle, page, pick
 from medusa.units import duration_us
 
@@ -124,12 +124,9 @@ def plan(options: argparse.Namespace) -> Plan:
         ValueError: that can't be.
     """
     base = QUICK if options.quick else FULL
-    rates = numbers_of(options.rates) or (base.rate,)
-    if len(rates) > 1:
-        raise ValueError("--rates: parallel has one rate")
     sizes = replace(
         base,
-        rate=rates[0],
+        rate=one_rate(options.rates, base.rate, of=NAME),
         keys=numbers_of(options.keys) or base.keys,
         intervals=intervals_of(options.intervals) or base.intervals,
         rounds=options.rounds or base.rounds,

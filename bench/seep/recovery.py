@@ -146,6 +146,18 @@ def plan(options: argparse.Namespace, *, of_words: bool) -> Plan:
     return asked_of(sizes), partial(measure, sizes, work)
 
 
+def one_rate(text: str | None, usual: int, *, of: str) -> int:
+    """What ``--rates`` says to an experiment that has one.
+
+    Raises:
+        ValueError: it says several, or none.
+    """
+    rates = numbers_of(text) or (usual,)
+    if len(rates) > 1:
+        raise ValueError(f"--rates: {of} has one rate")
+    return rates[0]
+
+
 def intervals_of(text: str | None) -> tuple[str, ...]:
     """Of an option that takes durations, by commas; none where it isn't given.
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -17,41 +15,9 @@ from click.testing import CliRunner
 import medusa as md
 from medusa.cli.main import main
 from medusa.errors import LinkError
+from tests.system.slow_sum import query
 
 DEADLINE_S = 120
-NEVER = threading.Event()
-
-
-@md.register("test.slow_sum", version=1)
-class SlowSum:
-    """A sum that takes four milliseconds for a row, and no processor: the nodes of this test share one."""
-
-    inputs = ("int64",)
-    state: ClassVar[dict[str, str]] = {"total": "int64"}
-    result = "int64"
-
-    def init(self, groups: int) -> dict[str, Any]:
-        return {"total": np.zeros(groups, np.int64)}
-
-    def add(self, state: dict[str, Any], groups: Any, values: Any) -> dict[str, Any]:
-        NEVER.wait(0.004 * len(values))
-        np.add.at(state["total"], groups, values)
-        return state
-
-    def merge(self, state: dict[str, Any], other: dict[str, Any], groups: Any) -> dict[str, Any]:
-        state["total"][groups] += other["total"]
-        return state
-
-    def finish(self, state: dict[str, Any]) -> Any:
-        return state["total"]
-
-
-def query() -> md.Query:
-    q = md.Query("cars")
-    cars = q.source("cars", {"ts": "int64", "seg": "int64", "v": "int64"}, time="ts", unit="s", slack="0s")
-    sums = cars.window("10s").group_by("seg").aggregate(t=md.user(SlowSum, "v"), name="per_seg")
-    q.sink("out", sums)
-    return q
 
 
 def config(folder: Path, name: str, peer: str) -> dict[str, Any]:
