@@ -27,7 +27,7 @@ def held_by(world):
     times = np.sort(np.random.default_rng(6).integers(0, 4_000_000, ROWS))
     table = {"ts": pa.array(times, pa.timestamp("us", "UTC")), "seg": keys, "v": keys}
     world.rows = pa.table(table).cast(world.rows.schema)
-    world.want = collect(world.q, rows=world.rows)["out"]
+    world.want = {"out": collect(world.q, rows=world.rows)["out"]}
     for first in range(0, ROWS, 500):
         world.publish(first, 500)
     [box] = world.fed.nodes["m"].brain.fragments.values()

@@ -27,7 +27,7 @@ def test_seed(seed: int) -> None:
 
 
 def test_nodes_do_split_move_and_merge_by_themselves() -> None:
-    outcome = run_scenario("scale", 0, keep_trace=True)
+    outcome = run_scenario("scale", 6, keep_trace=True)
     trace = "\n".join(outcome.last)
     for what in ("split per_k in", "move per_k-", "merge per_k at", "box split", "box merged"):
         assert what in trace
