@@ -56,7 +56,7 @@ def part_at(client: Any) -> Mapping[str, Any] | None:
 def held_at(host: Any) -> dict[str, Any] | None:
     """What each node at home holds, once both hold something."""
     part = part_at(host)
-    found = {} if part is None else part["replicas"]["secondaries"]
+    found = {} if part is None else part.get("replicas", {}).get("secondaries", {})
     all_hold = len(found) == 2 and all(each["state"] == "following" for each in found.values())
     return found if all_hold else None
 

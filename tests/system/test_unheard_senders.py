@@ -104,7 +104,8 @@ def owner(fed: md.Federation) -> str:
 def followed(nodes: Keyed) -> bool:
     with nodes.connect("pub", "c") as fed:
         parts = [each for each in fed.status()["fragments"] if each["fragment"] == "dpc/both"]
-    held = [part["replicas"]["secondaries"].get("a", {}) for part in parts]
+    # Of one that was just moved nobody may stand by yet.
+    held = [part.get("replicas", {}).get("secondaries", {}).get("a", {}) for part in parts]
     return [each.get("state") for each in held] == ["following"]
 
 
