@@ -82,12 +82,7 @@ def run(setting: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 
 def measure(sizes: Sizes, sheet: Sheet) -> dict[str, Any]:
     """All runs, the settings in turns."""
-    return sheet.run(settings(sizes), sizes.rounds, lambda each: run(each, sizes), told)
-
-
-def told(made: Mapping[str, Any]) -> str:
-    """A run, for who watches."""
-    return f"{made['nodes_most']} nodes, p95 {made['late_p95_s'] * 1e3:,.0f} ms late"
+    return sheet.run(settings(sizes), sizes.rounds, lambda each: run(each, sizes), scaled.told)
 
 
 def asked_of(sizes: Sizes) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from medusa.apps.workloads.scaling.scale_load import ScaleLoad
 from medusa.apps.workloads.scaling.scale_outcome import AIM_S, ScaleOutcome
 from medusa.apps.workloads.scaling.scale_query import RowCost
 
-__all__ = ["LOW", "Marks", "figures", "run", "vms"]
+__all__ = ["LOW", "Marks", "figures", "run", "told", "vms"]
 
 LOW = 0.4
 """``low`` of the policy is so much of ``high``."""
@@ -125,6 +125,11 @@ def figures(outcome: ScaleOutcome) -> dict[str, Any]:
         "published": outcome.published,
         "curve": [[each.second, each.offered, each.p99_s, each.nodes] for each in seconds],
     }
+
+
+def told(made: Mapping[str, Any]) -> str:
+    """A run, for who watches."""
+    return f"{made['nodes_most']} nodes, p95 {made['late_p95_s'] * 1e3:,.0f} ms late"
 
 
 def _within(outcome: ScaleOutcome, span_s: Sequence[float]) -> list[float]:
