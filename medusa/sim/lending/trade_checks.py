@@ -108,19 +108,19 @@ class _Stay:
 
 @dataclass(slots=True)
 class _Past:
-    """What load a node had lately: (when, cores that its fragments take, and all of its process)."""
+    """What load a node had lately: (when, cores that its fragments take, and all that it has)."""
 
     loads: list[tuple[int, float, float]] = field(default_factory=list)
 
-    def note(self, now_us: int, fragments: float, process: float) -> None:
+    def note(self, now_us: int, fragments: float, followed: float, process: float) -> None:
         self.loads = [each for each in self.loads if each[0] >= now_us - PAST_US]
-        self.loads.append((now_us, fragments, process))
+        self.loads.append((now_us, fragments, max(fragments + followed, process)))
 
     @property
     def most(self) -> float:
-        """With what the process takes beside its fragments: an owner pays to be rid of load whatever makes
-        it."""
-        return max((max(fragments, process) for _, fragments, process in self.loads), default=0.0)
+        """With what the node follows, and what its process takes beside its fragments: an owner pays to be
+        rid of load whatever makes it."""
+        return max((together for *_, together in self.loads), default=0.0)
 
     @property
     def least(self) -> float:
@@ -174,7 +174,10 @@ class TradeChecks:
         self._look_at_guests(node)
         if self._world.now_us >= self._looked_us[node.name] + LOOK_US:
             self._looked_us[node.name] = self._world.now_us
-            self._past[node.name].note(self._world.now_us, self._load(node), _process_cores(node))
+            followed = node.brain.loads.followed_cores()
+            self._past[node.name].note(
+                self._world.now_us, self._load(node), followed, _process_cores(node)
+            )
             self._look_at_limits(node)
             self._look_at_words(node)
 
