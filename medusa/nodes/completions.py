@@ -152,7 +152,7 @@ class Completions:
 
     def _failed(self, now_us: int, done: FragmentFailed) -> bool:
         running = self._fragments.running.get(done.fragment)
-        is_guest = self._abroad.gives_back(now_us, done.fragment)
+        is_guest = self._abroad.gives_back(now_us, done.fragment, done.why)
         if done.code and running is not None and not is_guest:
             self._stopping.end(done.fragment, done.code, done.why, self._wall.at(now_us) or 0)
         elif (hosted := self._hosted(done.fragment)) is not None:

@@ -337,10 +337,14 @@ class AbroadMoves:
         """Guests that run here and are to go home -> since when."""
         return {name: each.since_us for name, each in self._over.items() if name in self._fragments}
 
-    def gives_back(self, now_us: int, fragment: str) -> bool:
+    def gives_back(self, now_us: int, fragment: str, why: str) -> bool:
         """A fragment can't go on here: if it is a guest it goes home, where its state is; whether it is."""
         is_guest = self.permits.into(fragment) is not None and fragment in self._fragments
         if is_guest:
+            if fragment not in self._over:
+                self._outbox.report(
+                    "warning", "a guest can't go on here, and goes home", fragment=fragment, why=why
+                )
             self.give_back(now_us, fragment)
         return is_guest
 

@@ -174,7 +174,7 @@ class GatheringHost(EngineHost):
             return
         for answer in answers:
             self._tell(name, running.life, Ran(name, answer.outputs, answer.refused, shed=answer.shed))
-        self._untold.add(name)
+        self._counts_change(name, running)
 
     def _persist(self, effect: Persist) -> None:
         self._trigger(effect.fragment)

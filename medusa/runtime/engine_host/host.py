@@ -511,9 +511,7 @@ class EngineHost:
         dying = running.holding.held() if running.holding is not None else NOTHING
         self._tell(name, running.life, Ran(name, outputs, refused, dying, fragment.ruled.take()))
         if not running.is_fork:
-            self._untold.add(name)
-            if self._clock.monotonic_us() - running.stats_at_us >= STATS_EVERY_US:
-                self._tell_counts(name)
+            self._counts_change(name, running)
         return True
 
     def _fail(self, running: HostedFragment, name: str, error: Exception) -> None:
@@ -554,6 +552,12 @@ class EngineHost:
             self._turns.leave(name)
         running.pieces.abandon(why)
         collect_after(self._budgets.forget(name, running.query), lambda job: self._beside.give(job))
+
+    def _counts_change(self, name: str, running: HostedFragment) -> None:
+        """They are told once the engine is idle, and now and then while it isn't."""
+        self._untold.add(name)
+        if self._clock.monotonic_us() - running.stats_at_us >= STATS_EVERY_US:
+            self._tell_counts(name)
 
     def _tell_counts(self, name: str) -> None:
         self._untold.discard(name)

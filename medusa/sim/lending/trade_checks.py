@@ -175,9 +175,7 @@ class TradeChecks:
         if self._world.now_us >= self._looked_us[node.name] + LOOK_US:
             self._looked_us[node.name] = self._world.now_us
             followed = node.brain.loads.followed_cores()
-            self._past[node.name].note(
-                self._world.now_us, self._load(node), followed, _process_cores(node)
-            )
+            self._past[node.name].note(self._world.now_us, self._load(node), followed, _process_cores(node))
             self._look_at_limits(node)
             self._look_at_words(node)
 

@@ -13,7 +13,7 @@ import msgspec
 from medusa.elements import Element
 from medusa.engine.fragment import Fragment
 from medusa.errors import DataError
-from medusa.ports import Buffer
+from medusa.ports import Buffer, Clock
 from medusa.query.codec import graph_from_msgpack
 from medusa.spark.overflow.items import decode, encode
 
@@ -74,17 +74,20 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     failed: str = ""
 
 
-def run_group(task: GroupTask, state: State) -> tuple[Made, State]:
+def run_group(task: GroupTask, state: State, clock: Clock | None = None) -> tuple[Made, State]:
     """Feed it, in order; the answer and the state behind it. Nothing else of the process changes.
 
     Where the group has failed its state is as it was.
+
+    Args:
+        clock: by which its boxes are at work; None: nobody measures that.
     """
     try:
         for module in task.modules:
             import_module(module)
         fragment = _HELD.pop(state.token, None)
         if fragment is None:
-            fragment = Fragment.restore(graph_from_msgpack(task.graph), state.files)
+            fragment = Fragment.restore(graph_from_msgpack(task.graph), state.files, clock=clock)
         refused: dict[int, str] = {}
         left_out: dict[int, int] = {}
         left: list[tuple[int, str, Element]] = []

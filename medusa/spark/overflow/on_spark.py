@@ -20,6 +20,7 @@ from medusa.decoders import msgpack_decoder
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph
 from medusa.query.codec import graph_to_msgpack
+from medusa.runtime.machine.clock import ThreadCpuClock
 from medusa.spark.overflow.executor import LostError, modules_of
 from medusa.spark.overflow.group import GroupTask, Made, State, run_group
 from medusa.spark.session import ended, refuse_connect
@@ -185,7 +186,7 @@ def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         state = State(token, files.get(shard, {}))
         out: list[Row] = []
         if shard in work:
-            made, state = run_group(_TASKS.decode(work[shard]), state)
+            made, state = run_group(_TASKS.decode(work[shard]), state, ThreadCpuClock())
             out += _chunks(shard, MADE, b"", "", msgspec.msgpack.encode(made))
         yield from _batches([*out, *_rows(shard, state)])
 

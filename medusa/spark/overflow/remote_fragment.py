@@ -7,7 +7,7 @@ the same order. Nothing waits in the merge between two elements, since all shard
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -100,6 +100,8 @@ class RemoteFragment:
         self._gathered: list[tuple[str, Element | Shed]] = []
         self._here: dict[str, Fragment] = {}
         self._figures: dict[int, list[dict[str, Any]]] = {}
+        self._told_busy_us: dict[tuple[int, str], int] = {}
+        """Group and box -> for how long that was at work, as its group said last."""
         self._own = fragment.figures()
         self._kinds = {each["box"]: each["kind"] for each in self._own}
         self._try(partial(self._begin, fragment))
@@ -211,7 +213,10 @@ class RemoteFragment:
         cut = self._cut
         made = split_fragment(fragment, cut.box, cut.whole, cut.graphs, cut.arcs, clock=self._clock).made
         self._here = {ABOVE: made[ABOVE], BELOW: made[BELOW]}
-        self._figures = {number: made[name].figures() for number, name in enumerate(cut.shards)}
+        self._figures = {
+            number: self._as_busy_as_before(number, made[name].figures())
+            for number, name in enumerate(cut.shards)
+        }
         groups = {number: (cut.graphs[name], made[name].snapshot()) for number, name in enumerate(cut.shards)}
         self._executor.begin(self._key, groups)
 
@@ -302,11 +307,24 @@ class RemoteFragment:
             for sink in below.sinks:
                 answers[number].outputs += [(sink, each) for each in below.drain(sink)]
 
-    def _worked_us(self, group: int, made: Made) -> int:
-        """For how long its boxes were at work in this trigger; who has just read a group counts anew."""
-        before_us: int = sum(each["busy_us"] for each in self._figures.get(group, ()))
-        now_us: int = sum(each["busy_us"] for each in made.figures)
-        return max(now_us - before_us, 0)
+    def _worked(self, group: int, made: Made) -> int:
+        """Take what a group counts by now; for how long its boxes were at work in this trigger."""
+        worked_us, figures = 0, []
+        for each in made.figures:
+            key, told_us = (group, each["box"]), each["busy_us"]
+            last_us = self._told_busy_us.get(key, 0)
+            # Who has just read a group counts anew.
+            more_us = told_us - last_us if told_us >= last_us else told_us
+            self._told_busy_us[key] = told_us
+            worked_us += more_us
+            figures.append({**each, "busy_us": more_us})
+        self._figures[group] = self._as_busy_as_before(group, figures)
+        return worked_us
+
+    def _as_busy_as_before(self, group: int, figures: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """These, and what its boxes had worked until now."""
+        before_us = {each["box"]: each["busy_us"] for each in self._figures.get(group, ())}
+        return [{**each, "busy_us": before_us.get(each["box"], 0) + each["busy_us"]} for each in figures]
 
     def _ran(self, work: Mapping[int, list[FedItem]]) -> dict[int, tuple[list[Item], Made]]:
         """What the groups made; those without work aren't asked."""
@@ -316,7 +334,7 @@ class RemoteFragment:
         if asked:
             begun_us = self._clock.monotonic_us()
             answers = self._executor.run(self._key, asked)
-            busy_us = [self._worked_us(number, made) for number, made in answers.items()]
+            busy_us = [self._worked(number, made) for number, made in answers.items()]
             # More groups than cores wait for each other: that is work too, which the price of cores has.
             worked_us = max(max(busy_us, default=0), sum(busy_us) // self._executor.cores)
             self._report_run(self._clock.monotonic_us() - begun_us, worked_us)
@@ -325,6 +343,5 @@ class RemoteFragment:
         for number, made in answers.items():
             if made.failed:
                 raise StateError(made.failed, code="state.spark")
-            self._figures[number] = made.figures
             found[number] = decode_outputs(made.items), made
         return found

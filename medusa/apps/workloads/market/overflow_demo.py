@@ -48,10 +48,12 @@ def _all_home(now: MarketNow) -> bool:
 
 PHASES = (
     PlannedPhase("room for all", 8.0, {ALICE: 1.5}),
-    PlannedPhase("too much", 10.0, {ALICE: 20.0}, until=_some_away, more_s=240.0),
+    # Each of the tasks alone is too much, so none comes home while that lasts.
+    PlannedPhase("too much", 10.0, {ALICE: 60.0}, until=_some_away, more_s=240.0),
     PlannedPhase("on Spark", 45.0, {}),
     PlannedPhase(ROOM_AGAIN, 10.0, {ALICE: 1.5}, until=_all_home, more_s=240.0),
-    PlannedPhase("at home", 5.0, {}),
+    # What a task catches up with at home may look like too much once more.
+    PlannedPhase("at home", 5.0, {}, until=_all_home, more_s=240.0),
 )
 
 
