@@ -22,8 +22,9 @@ COSTS = {"a2": ((0.0, 0), (0.5, 0), (4.0, 10_500_000)), "b1": ((0.0, 0), (4.0, 4
 """Each core beyond a half costs the owner 3."""
 
 
-def agrees(owner_cores: float, process_cores: float) -> None:
-    """``b1`` takes a task of 0.25 cores of ``a2``, whose fragments take so much, and whose process in all."""
+def agrees(owner_cores: float, process_cores: float, followed_cores: float = 0.0) -> None:
+    """``b1`` takes a task of 0.25 cores of ``a2``, whose fragments take so much, and whose process in all, and
+    what it follows."""
     terms = with_bob(lasts_s=60)
     task = TradedTask(name="alice/q/per0", owner="alice", rows_per_s_milli=10_000, cpu_ns_per_row=25_000_000)
     room = KeptDeal(
@@ -37,10 +38,13 @@ def agrees(owner_cores: float, process_cores: float) -> None:
         since_us=0,
     )
 
-    def machine(name: str, deals: tuple[KeptDeal, ...], fragments: float, process: float) -> Any:
+    def machine(
+        name: str, deals: tuple[KeptDeal, ...], fragments: float, process: float, followed: float = 0.0
+    ) -> Any:
         loads = SimpleNamespace(
             fragment=lambda _: SimpleNamespace(busy_share=fragments),
             cpu_share=process / 2,
+            followed_cores=lambda: followed,
             usage=SimpleNamespace(cores=2),
         )
         brain = SimpleNamespace(
@@ -52,7 +56,8 @@ def agrees(owner_cores: float, process_cores: float) -> None:
         )
         return SimpleNamespace(name=name, alive=True, brain=brain, reports=[])
 
-    nodes = {"a2": machine("a2", (), owner_cores, process_cores), "b1": machine("b1", (room,), 0.0, 0.0)}
+    owner = machine("a2", (), owner_cores, process_cores, followed_cores)
+    nodes = {"a2": owner, "b1": machine("b1", (room,), 0.0, 0.0)}
     world: Any = SimpleNamespace(now_us=1_000_000)
     about = TradedContract(terms=terms, fragments=frozenset({"q/per0"}), ends_us=terms.ends_us)
     checks = TradeChecks(world, nodes, [about], COSTS, {"alice": "a2", "bob": "b1"}, 25_000_000)
@@ -82,3 +87,8 @@ def test_who_pays_more_than_it_saves_is_noticed() -> None:
 
 def test_fragments_alone_are_load_too() -> None:
     agrees(0.72, 0.0)
+
+
+def test_what_an_owner_follows_is_load_too() -> None:
+    """It is rid of some of what its fragments and its shadows take together (deserted 459)."""
+    agrees(0.53, 0.0, followed_cores=0.19)
