@@ -28,6 +28,10 @@ BEFORE_TIME = 1 << 62
 SLOTS_SPARE = 1 << 14
 """Slots without a row beyond as many as have one, before all are numbered anew."""
 
+GROWTH_SHARE = 4
+"""Room for one slot more for each so many, as it gets short: so keys that come one after the other don't have
+all columns copied each time. Too small: memory; too large: copies."""
+
 _WIDTHS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "V16"}
 
 
@@ -129,11 +133,13 @@ class TableStore:
     def slots(self, keys: Sequence[pa.Array], *, insert: bool = True) -> Ints:
         """The slots of keys; without ``insert`` -1 for a key that has none."""
         found = self.ids.map(keys, insert=insert)
-        more = len(self.ids) - len(self._present)
-        if more > 0:
-            room = len(self._present) + more
+        needed = len(self.ids)
+        if needed > len(self._present):
+            # What is filled at once, as before all time, takes no more than it has.
+            room = needed + (needed // GROWTH_SHARE if len(self._present) else 0)
             for column in self.columns.values():
                 column.resize(room)
+            more = room - len(self._present)
             self._present = np.concatenate([self._present, np.zeros(more, np.bool_)])
             self._changed = np.concatenate([self._changed, np.zeros(more, np.int64)])
         return found
@@ -174,7 +180,7 @@ class TableStore:
             if len(gone):
                 self.drop(gone)
         live = len(self)
-        if len(self._present) > 2 * live + SLOTS_SPARE:
+        if len(self.ids) > 2 * live + SLOTS_SPARE:
             kept = np.flatnonzero(self._present)
             self._captured.renumber(live)
             self.ids.keep(kept)
