@@ -238,6 +238,7 @@ class FragmentHost:
         self._newest: Work | None = None
         self._made: deque[tuple[int, FragmentOutput, int]] = deque()
         """Output that waits for the log: the decision that made it, and how many pieces."""
+        self._began_at = at
         # Of what a checkpoint says was held back nobody knows any more which decision made it: the last one,
         # at most.
         self._made += [(at - 1, output, output.held) for output in self.outputs.values() if output.held]
@@ -510,6 +511,12 @@ class FragmentHost:
     def logged_all(self) -> bool:
         """What it was fed would be found again, where the order matters."""
         return not self.mixed or self.decided.durable >= self.decided.at
+
+    @property
+    def decisions_begun(self) -> int:
+        """Decisions below it are in the checkpoint that this life began with: of what that held back
+        ``decisions_shown`` says at most which made it."""
+        return self._began_at
 
     @property
     def decisions_shown(self) -> int:

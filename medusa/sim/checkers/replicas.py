@@ -104,7 +104,8 @@ class ReplicaChecks:
             epoch = node.brain.catalog.ownership.epoch(fragment)
             if self._owners.get((fragment, _life(node, hosted), epoch)) == node.name:
                 about = fragment, _life(node, hosted)
-                self._decided[about] = max(self._decided.get(about, 0), hosted.decisions_shown)
+                if hosted.decisions_shown > hosted.decisions_begun:
+                    self._decided[about] = max(self._decided.get(about, 0), hosted.decisions_shown)
                 for output in hosted.outputs.values():
                     at = output.sender.log.next_seq
                     self._released[output.stream] = max(self._released.get(output.stream, 0), at)
