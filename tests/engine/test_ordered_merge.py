@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine.core.rows import as_times
+from medusa.engine.operators import ordered_merge
 from medusa.engine.operators.ordered_merge import OrderedMergeBox
 from medusa.query.boxes import OrderedMerge
 from medusa.query.structs import Field, Input
@@ -127,3 +128,27 @@ def test_a_row_leaves_at_the_boundary_behind_it(parts: int) -> None:
         box.receive(part, Boundary(10))
     assert checked(out) == [0]
     assert out[-1][1] == Boundary(10)
+
+
+def test_a_boundary_costs_the_same_however_much_waits_for_a_part_that_is_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It looked at all that waited: a part that fell behind once never caught up."""
+    looked = []
+    waits_at = ordered_merge._Came.waits_at
+    monkeypatch.setattr(
+        ordered_merge._Came, "waits_at", lambda each, us: (looked.append(us), waits_at(each, us))[1]
+    )
+    box, out = box_of(2)
+    count = 500
+    for number in range(0, 2 * count, 2):
+        box.receive(0, train((number, number)))
+        box.receive(0, Boundary(number + 1))
+        assert box.queue_bytes() == (number // 2 + 1) * 16
+    for number in range(1, 2 * count, 2):
+        box.receive(1, train((number, number)))
+        box.receive(1, Boundary(number + 1))
+    box.receive(0, Boundary(END_US))
+    box.receive(1, Boundary(END_US))
+    assert checked(out) == list(range(2 * count))
+    assert len(looked) < 8 * count, "a few for each boundary and each train"

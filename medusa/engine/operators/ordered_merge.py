@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -31,12 +32,14 @@ class _Came:
         after_us: the boundary of their input before which they didn't come.
         until_us: the one that came next; None: none has.
         first: the lowest of their numbers.
+        nbytes: what the train holds.
     """
 
     after_us: int
     until_us: int | None
     first: int
     train: Train
+    nbytes: int
 
     def waits_at(self, time_us: int) -> bool:
         """Whether a row of another part that isn't here yet may belong before these."""
@@ -66,7 +69,8 @@ class OrderedMergeBox(Operator):
         self._by = [names.index(name) for name in spec.by]
         self._positions = [names.index(name) for name in spec.positions]
         self._release = None if spec.release is None else names.index(spec.release)
-        self._came: list[list[_Came]] = [[] for _ in spec.inputs]
+        self._came: list[deque[_Came]] = [deque() for _ in spec.inputs]
+        """Of each part, in order of their numbers: what waits stands behind what doesn't."""
         self._waiting = TimedRowBuffer(self._input)
 
     def receive(self, input: int, element: Element) -> None:
@@ -95,7 +99,7 @@ class OrderedMergeBox(Operator):
     def on_boundary(self, time_us: int) -> None:
         if self._spec.arrival:
             self._leave(time_us)
-            held = (each.after_us for came in self._came for each in came)
+            held = (came[0].after_us for came in self._came if came)
             self.advance(min(time_us, min(held, default=time_us)))
         else:
             rows = self._waiting.ready(min(time_us + self._spec.within_us, int(END_US)))
@@ -108,34 +112,38 @@ class OrderedMergeBox(Operator):
 
         Only rows in order of arrival can wait then.
         """
-        came, self._came = self._came, [[] for _ in self._came]
+        came, self._came = self._came, [deque() for _ in self._came]
         self._emit_in_order([each.train for each in chain.from_iterable(came)])
 
     # In order of arrival
 
     def _waits(self, train: Train, after_us: int, until_us: int | None) -> _Came:
-        return _Came(after_us, until_us, int(self._numbers(train).min()), train)
+        return _Came(after_us, until_us, int(self._numbers(train).min()), train, int(train.batch.nbytes))
 
     def _numbers(self, train: Train) -> Ints:
         return as_int64(train.batch.column(self._positions[0]))
 
     def _leave(self, time_us: int) -> None:
         """Send what stands before the first row that may still be preceded by one that isn't here."""
-        waits = (each.first for came in self._came for each in came if each.waits_at(time_us))
+        passed = [list(takewhile(lambda each: not each.waits_at(time_us), came)) for came in self._came]
+        waits = [
+            came[len(gone)].first
+            for came, gone in zip(self._came, passed, strict=True)
+            if len(came) > len(gone)
+        ]
         limit = min(waits, default=None)
         ready: list[Train] = []
-        for input, came in enumerate(self._came):
+        for came, gone in zip(self._came, passed, strict=True):
             stay: list[_Came] = []
-            for each in came:
-                if each.waits_at(time_us):
-                    stay.append(each)
-                elif limit is None:
+            for each in gone:
+                came.popleft()
+                if limit is None:
                     ready.append(each.train)
                 else:
                     before, behind = self._cut(each, limit)
                     ready += before
                     stay += behind
-            self._came[input] = stay
+            came.extendleft(reversed(stay))
         self._emit_in_order(ready)
 
     def _cut(self, each: _Came, limit: int) -> tuple[list[Train], list[_Came]]:
@@ -208,7 +216,7 @@ class OrderedMergeBox(Operator):
     # What is asked about it
 
     def queue_bytes(self) -> int:
-        came = sum(int(each.train.batch.nbytes) for came in self._came for each in came)
+        came = sum(each.nbytes for came in self._came for each in came)
         return came + self._waiting.nbytes()
 
     def queue_rows(self) -> int:
