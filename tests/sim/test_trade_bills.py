@@ -43,7 +43,9 @@ def bills(
             ownership=SimpleNamespace(epoch=lambda _: 2),
             market=SimpleNamespace(trades=SimpleNamespace(deals=())),
         ),
-        loads=SimpleNamespace(fragment=lambda _: None, cpu_share=None, usage=None),
+        loads=SimpleNamespace(
+            fragment=lambda _: None, followed_cores=lambda: 0.0, cpu_share=None, usage=None
+        ),
         incarnation=1,
         refusals={},
         market=market,
