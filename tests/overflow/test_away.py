@@ -20,9 +20,11 @@ from medusa.engine.fragment import Fragment
 from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Source
+from medusa.query.codec import graph_to_msgpack
 from medusa.query.types import schema_to_arrow
 from medusa.runtime.machine.clock import SystemClock
-from medusa.spark.overflow.group import Made
+from medusa.spark.overflow.group import GroupTask, Made, State, run_group
+from medusa.spark.overflow.items import encode
 from medusa.spark.overflow.remote_fragment import RemoteFragment
 from medusa.spark.overflow.sharding import cutting
 from tests.overflow.in_process import InProcess
@@ -322,3 +324,59 @@ def test_how_long_cores_had_to_work_is_told_with_each_trigger(
         away.trigger()
     assert len(told) == executor.triggers > 2
     assert {worked_us for _, worked_us in told} == {want_us}
+
+
+def test_who_has_just_read_a_group_counts_anew_and_what_is_told_never_falls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each worker is new to the group, and has done less than the one before."""
+    told: list[int] = []
+    known: list[int] = []
+    executor = InProcess()
+    run = executor.run
+
+    def anew(key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
+        found = {}
+        for number, made in run(key, work).items():
+            figures = [{**each, "busy_us": 0} for each in made.figures]
+            figures[0]["busy_us"] = 9_000 - 1_000 * executor.triggers
+            found[number] = msgspec.structs.replace(made, figures=figures)
+        return found
+
+    monkeypatch.setattr(executor, "run", anew)
+    query = running()
+    away = RemoteFragment(
+        Fragment(query.graph),
+        executor,
+        key="q/rows",
+        shards=1,
+        clock=SystemClock(),
+        ran=lambda took_us, worked_us: told.append(worked_us),
+    )
+    for source, element in elements(query, 1, trains=3):
+        away.give(source, element)
+        away.trigger()
+        known.append(sum(each["busy_us"] for each in away.figures()))
+    assert told == [9_000 - 1_000 * trigger for trigger in range(1, executor.triggers + 1)]
+    assert executor.triggers > 2
+    assert known == list(itertools.accumulate(told))
+
+
+def test_a_group_measures_its_boxes_by_the_clock_that_it_is_given() -> None:
+    class Counted(SystemClock):
+        reads = 0
+
+        def monotonic_us(self) -> int:
+            self.reads += 1
+            return 10 * self.reads
+
+    query, clock = running(), Counted()
+    task = GroupTask(
+        graph=graph_to_msgpack(query.graph),
+        modules=(),
+        items=encode([(number, *each) for number, each in enumerate(elements(query, 1, trains=3))]),
+    )
+    made, _ = run_group(task, State.of(Fragment(query.graph).snapshot()), clock)
+    assert not made.failed
+    assert clock.reads
+    assert sum(each["busy_us"] for each in made.figures) > 0

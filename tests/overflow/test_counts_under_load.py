@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from medusa.elements import Element, Shed
 from medusa.engine.fragment import Fragment
 from medusa.nodes.reports import Stats
 from medusa.runtime.engine_host.gathering import GatheringHost
