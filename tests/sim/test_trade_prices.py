@@ -23,7 +23,7 @@ COSTS = {"a2": ((0.0, 0), (0.5, 0), (4.0, 10_500_000)), "b1": ((0.0, 0), (4.0, 4
 
 
 def agrees(owner_cores: float, process_cores: float, followed_cores: float = 0.0) -> None:
-    """``b1`` takes a task of 0.25 cores of ``a2``, whose fragments take so much, and whose process in all, and
+    """``b1`` takes a task of 0.25 cores of ``a2``, whose fragments take so much, and its process in all, and
     what it follows."""
     terms = with_bob(lasts_s=60)
     task = TradedTask(name="alice/q/per0", owner="alice", rows_per_s_milli=10_000, cpu_ns_per_row=25_000_000)
