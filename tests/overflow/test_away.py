@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import runpy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -290,76 +290,65 @@ def test_figures_are_those_of_the_boxes_of_the_query() -> None:
     assert set(there.sources) == {"rows"}
 
 
-@pytest.mark.parametrize(("cores", "want_us"), [(2, 2_000), (1, 3_000), (8, 2_000)])
-def test_how_long_cores_had_to_work_is_told_with_each_trigger(
-    monkeypatch: pytest.MonkeyPatch, cores: int, want_us: int
-) -> None:
-    """Each group counts in all what it has done; the busiest has 2 ms of 3, which wait for a single core."""
-    told: list[tuple[int, int]] = []
-    executor, busy_us = InProcess(), {0: 0, 1: 0}
-    executor.cores = cores
+def triggered(
+    monkeypatch: pytest.MonkeyPatch, executor: InProcess, shards: int, busy_us: Callable[[int], int]
+) -> tuple[list[int], list[int]]:
+    """Some triggers, after each of which a group says that its first box was at work for so long: what is told
+    of each, and what boxes count in all by then."""
     run = executor.run
+    worked: list[int] = []
+    counted: list[int] = []
 
-    def counting(key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
+    def saying(key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
         found = {}
         for number, made in run(key, work).items():
-            busy_us[number] += 1_000 * (number + 1)
             figures = [{**each, "busy_us": 0} for each in made.figures]
-            figures[0]["busy_us"] = busy_us[number]
+            figures[0]["busy_us"] = busy_us(number)
             found[number] = msgspec.structs.replace(made, figures=figures)
         return found
 
-    monkeypatch.setattr(executor, "run", counting)
+    monkeypatch.setattr(executor, "run", saying)
     query = running()
     away = RemoteFragment(
         Fragment(query.graph),
         executor,
         key="q/rows",
-        shards=2,
+        shards=shards,
         clock=SystemClock(),
-        ran=lambda took_us, worked_us: told.append((took_us, worked_us)),
+        ran=lambda took_us, worked_us: worked.append(worked_us),
     )
     for source, element in elements(query, 1, trains=3):
         away.give(source, element)
         away.trigger()
-    assert len(told) == executor.triggers > 2
-    assert {worked_us for _, worked_us in told} == {want_us}
+        counted.append(sum(each["busy_us"] for each in away.figures()))
+    assert len(worked) == executor.triggers > 2
+    return worked, counted
+
+
+@pytest.mark.parametrize(("cores", "want_us"), [(2, 2_000), (1, 3_000), (8, 2_000)])
+def test_how_long_cores_had_to_work_is_told_with_each_trigger(
+    monkeypatch: pytest.MonkeyPatch, cores: int, want_us: int
+) -> None:
+    """Each group counts in all what it has done; the busiest has 2 ms of 3, which wait for a single core."""
+    executor, busy_us = InProcess(), {0: 0, 1: 0}
+    executor.cores = cores
+
+    def more(number: int) -> int:
+        busy_us[number] += 1_000 * (number + 1)
+        return busy_us[number]
+
+    worked, _ = triggered(monkeypatch, executor, 2, more)
+    assert set(worked) == {want_us}
 
 
 def test_who_has_just_read_a_group_counts_anew_and_what_is_told_never_falls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each worker is new to the group, and has done less than the one before."""
-    told: list[int] = []
-    known: list[int] = []
     executor = InProcess()
-    run = executor.run
-
-    def anew(key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
-        found = {}
-        for number, made in run(key, work).items():
-            figures = [{**each, "busy_us": 0} for each in made.figures]
-            figures[0]["busy_us"] = 9_000 - 1_000 * executor.triggers
-            found[number] = msgspec.structs.replace(made, figures=figures)
-        return found
-
-    monkeypatch.setattr(executor, "run", anew)
-    query = running()
-    away = RemoteFragment(
-        Fragment(query.graph),
-        executor,
-        key="q/rows",
-        shards=1,
-        clock=SystemClock(),
-        ran=lambda took_us, worked_us: told.append(worked_us),
-    )
-    for source, element in elements(query, 1, trains=3):
-        away.give(source, element)
-        away.trigger()
-        known.append(sum(each["busy_us"] for each in away.figures()))
-    assert told == [9_000 - 1_000 * trigger for trigger in range(1, executor.triggers + 1)]
-    assert executor.triggers > 2
-    assert known == list(itertools.accumulate(told))
+    worked, counted = triggered(monkeypatch, executor, 1, lambda _: 9_000 - 1_000 * executor.triggers)
+    assert worked == [9_000 - 1_000 * trigger for trigger in range(1, executor.triggers + 1)]
+    assert counted == list(itertools.accumulate(worked))
 
 
 def test_a_group_measures_its_boxes_by_the_clock_that_it_is_given() -> None:

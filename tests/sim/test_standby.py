@@ -43,6 +43,8 @@ FOUND = (
     1641,
     # A vote that a disk had, until the query was removed from there, wasn't counted by the checker.
     1069,
+    # What a checkpoint had held back was taken by the checker for what its last decision made.
+    1380,
 )
 """Seeds that have shown something before, beside those of the first hundred."""
 

@@ -181,6 +181,8 @@ def test_a_guest_that_takes_too_much_goes_home_and_is_exact_there() -> None:
     run.until_at(fragment, "m")
     run.check()
     assert "gives it back" in run.events["m"][1].why
+    said = [each.fields for each in run.node("h").reports if "goes home" in each.what]
+    assert said == [{"fragment": fragment, "why": "it took too much"}]
 
 
 def test_the_operator_of_a_host_stops_no_guest_with_what_it_has_alone() -> None:
