@@ -293,8 +293,8 @@ def test_figures_are_those_of_the_boxes_of_the_query() -> None:
 def triggered(
     monkeypatch: pytest.MonkeyPatch, executor: InProcess, shards: int, busy_us: Callable[[int], int]
 ) -> tuple[list[int], list[int]]:
-    """Some triggers, after each of which a group says that its first box was at work for so long: what is told
-    of each, and what boxes count in all by then."""
+    """Some triggers, after each of which a group says for how long its first box was at work: what is told of
+    each, and what boxes count in all by then."""
     run = executor.run
     worked: list[int] = []
     counted: list[int] = []
